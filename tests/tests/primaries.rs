@@ -18,7 +18,9 @@ use tests::serving::Serving;
 
 const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-const KEY: Key<'static> = Key { algorithm: "hmac-sha256", name: "ns2.example", secret: SECRET };
+const fn key<'a>(algorithm: &'a str, name: &'a str) -> Key<'a> {
+    Key { algorithm, name, secret: SECRET }
+}
 
 /// So many names that a zone comes in many messages, of which NSD signs only some.
 const NAMES: u32 = 2_000;
@@ -82,7 +84,9 @@ fn gives(make: Make, zone: &str, file: &str, ours: SocketAddr, key: Option<Key<'
 
 /// Ours at an address that is known before, with these zones of primaries.
 fn serve(folder: &Folder, dns: SocketAddr, primaries: &[(&str, &[SocketAddr], Option<Key<'_>>)]) -> Serving {
-    let keys = folder.write_secret("keys", KEY.line());
+    let keys: String =
+        primaries.iter().filter_map(|(_, _, key)| key.as_ref()).map(|key| key.line() + "\n").collect();
+    let keys = folder.write_secret("keys", keys);
     let mut text = format!("version = \"v1\"\ntsig_keys = [\"{keys}\"]\nlisten = [\"{dns}\"]\n");
     for (zone, addresses, key) in primaries {
         let addresses: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
@@ -116,38 +120,56 @@ fn has(expected: String) -> impl Fn(&Answer) -> bool {
     move |answer| answer.aa && answer.answer == [expected.as_str()]
 }
 
-fn follow(make: Make, key: Option<Key<'_>>) {
-    let (folder, theirs) = (Folder::new(), Folder::new());
-    let (dns, primary) = (free_address(), free_address());
-    theirs.write("example.zone", zone(1));
-    let peer = make.start(&theirs, primary, &gives(make, "example", "example.zone", dns, key));
+/// The primaries, with the zone and the key of each.
+const PRIMARIES: [(&str, Make, Key<'static>); 3] = [
+    ("nsd.example", Make::Nsd, key("hmac-sha256", "from.nsd")),
+    ("knot.example", Make::Knot, key("hmac-sha512", "from.knot")),
+    ("bind.example", Make::Bind, key("hmac-sha384", "from.bind")),
+];
+
+fn follow(has_keys: bool) {
+    let (folder, dns) = (Folder::new(), free_address());
+    let peers = PRIMARIES.map(|(zone_name, make, key)| {
+        let (theirs, primary) = (Folder::new(), free_address());
+        let key = has_keys.then_some(key);
+        theirs.write("a.zone", zone(1));
+        let peer = make.start(&theirs, primary, &gives(make, zone_name, "a.zone", dns, key));
+        (zone_name, key, theirs, peer)
+    });
     // Nobody is at the first address: the next is asked.
-    let ours = serve(&folder, dns, &[("example", &[free_address(), primary], key)]);
+    let addresses: Vec<_> = peers.iter().map(|(_, _, _, peer)| [free_address(), peer.dns]).collect();
+    let primaries: Vec<_> =
+        peers.iter().zip(&addresses).map(|((zone, key, ..), at)| (*zone, &at[..], *key)).collect();
+    let ours = serve(&folder, dns, &primaries);
     for serial in [1, 2, 3] {
-        if serial > 1 {
-            let file = theirs.write("example.zone", zone(serial));
+        for (_, _, theirs, peer) in peers.iter().filter(|_| serial > 1) {
+            let file = theirs.write("a.zone", zone(serial));
             // BIND passes over a file whose time has not changed since it was read.
             let later = SystemTime::now() + Duration::from_secs(60) * serial;
             File::open(&file).and_then(|file| file.set_modified(later)).expect("it is ours");
             peer.program.signal(Signal::SIGHUP);
         }
-        wait(dns, "www.example", "A", has(format!("www.example. 300 in a 192.0.2.{serial}")));
-        let last = NAMES - 1;
-        wait(dns, &format!("n{last}.example"), "TXT", |answer| answer.answer.len() == 1);
+        for (zone, ..) in &peers {
+            wait(dns, &format!("www.{zone}"), "A", has(format!("www.{zone}. 300 in a 192.0.2.{serial}")));
+            let last = format!("n{}.{zone}", NAMES - 1);
+            wait(dns, &last, "TXT", |answer| answer.answer.len() == 1);
+        }
     }
-    let put = ours.client().call("PUT", "/v1/zones/example", &zone(9));
-    assert_eq!(put.status, 422, "{}", put.text());
-    assert!(put.text().contains("example. is given by a primary"), "{}", put.text());
-    let deleted = ours.client().call("DELETE", "/v1/zones/example", "");
-    assert_eq!(deleted.status, 422, "{}", deleted.text());
+    for (method, body) in [("PUT", zone(9)), ("DELETE", String::new())] {
+        let refused = ours.client().call(method, "/v1/zones/nsd.example", &body);
+        assert_eq!(refused.status, 422, "{}", refused.text());
+        assert!(refused.text().contains("nsd.example. is given by a primary"), "{}", refused.text());
+    }
     // What came is what a master file would have brought.
-    let taken = ours.call("GET", "/v1/zones/example", "").text();
-    ours.stop();
-    let (other, text) = (Folder::new(), zone(3));
+    let other = Folder::new();
     let beside = Serving::start::<&str>(&other, &[]);
-    beside.call("PUT", "/v1/zones/example", &text);
-    assert_same(&taken, &beside.call("GET", "/v1/zones/example", "").text());
+    for (name, ..) in &peers {
+        let path = format!("/v1/zones/{name}");
+        beside.call("PUT", &path, &zone(3));
+        assert_same(&ours.call("GET", &path, "").text(), &beside.call("GET", &path, "").text());
+    }
     beside.stop();
+    ours.stop();
 }
 
 /// Tells where long texts differ.
@@ -157,21 +179,13 @@ fn assert_same(taken: &str, put: &str) {
 }
 
 #[test]
-fn nsd_gives_a_zone() {
-    follow(Make::Nsd, None);
-    follow(Make::Nsd, Some(KEY));
+fn zones_come_by_address() {
+    follow(false);
 }
 
 #[test]
-fn knot_gives_a_zone() {
-    follow(Make::Knot, None);
-    follow(Make::Knot, Some(KEY));
-}
-
-#[test]
-fn bind_gives_a_zone() {
-    follow(Make::Bind, None);
-    follow(Make::Bind, Some(KEY));
+fn zones_come_by_key() {
+    follow(true);
 }
 
 #[test]
@@ -195,12 +209,23 @@ fn a_zone_that_nobody_confirms_expires_and_comes_back() {
     let why = status.pointer("/primaries/first/0/message").and_then(serde_json::Value::as_str);
     assert!(why.is_some_and(|why| why.contains("no connection")), "{status}");
 
+    let zones = ours.call("GET", "/v1/zones", "").text();
+    assert!(zones.contains("it has expired, as its primary does not confirm it"), "{zones}");
+
     // The same serial number as before: it is confirmed, not taken again.
     let peer = start();
     wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.1".into()));
     assert_eq!(metric("pointsman_refreshes_total{outcome=\"taken\"}"), Some(1.0));
     assert_eq!(metric("pointsman_primary_zones{state=\"expired\"}"), Some(0.0));
+
+    // Where it has no primary any more, nobody has to confirm it.
     peer.program.stop();
+    wait(dns, "www.example", "A", |answer| answer.rcode == "SERVFAIL");
+    folder.write("pointsman.toml", format!("version = \"v1\"\nlisten = [\"{dns}\"]\n"));
+    ours.program.signal(Signal::SIGHUP);
+    wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.1".into()));
+    ours.call("PUT", "/v1/zones/example", &zone(7));
+    wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.7".into()));
     ours.stop();
 }
 
@@ -210,8 +235,12 @@ fn the_root_zone_comes_as_it_is() {
     let (folder, theirs) = (Folder::new(), Folder::new());
     let (dns, primary) = (free_address(), free_address());
     theirs.write("root.zone", &root);
-    let peer = Make::Nsd.start(&theirs, primary, &gives(Make::Nsd, ".", "root.zone", dns, Some(KEY)));
-    let ours = serve(&folder, dns, &[(".", &[primary], Some(KEY))]);
+    let peer = Make::Nsd.start(
+        &theirs,
+        primary,
+        &gives(Make::Nsd, ".", "root.zone", dns, Some(key("hmac-sha256", "from.nsd"))),
+    );
+    let ours = serve(&folder, dns, &[(".", &[primary], Some(key("hmac-sha256", "from.nsd")))]);
     wait(dns, ".", "SOA", |answer| answer.answer.len() == 1);
     let taken = ours.call("GET", "/v1/zones/.", "").text();
     ours.stop();
@@ -228,11 +257,15 @@ fn what_a_primary_gives_wrongly_changes_nothing() {
     let (folder, theirs) = (Folder::new(), Folder::new());
     let (dns, primary) = (free_address(), free_address());
     theirs.write("example.zone", zone(1));
-    let other = Key { secret: "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=", ..KEY };
+    let other =
+        Key { secret: "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=", ..key("hmac-sha256", "from.nsd") };
     let peer =
         Make::Nsd.start(&theirs, primary, &gives(Make::Nsd, "example", "example.zone", dns, Some(other)));
-    let mut ours =
-        serve(&folder, dns, &[("example", &[primary], Some(KEY)), ("elsewhere", &[primary], None)]);
+    let mut ours = serve(
+        &folder,
+        dns,
+        &[("example", &[primary], Some(key("hmac-sha256", "from.nsd"))), ("elsewhere", &[primary], None)],
+    );
     let mut told = [ours.program.line("cannot be had"), ours.program.line("cannot be had")];
     told.sort();
     assert!(told[0].contains("elsewhere.") || told[1].contains("elsewhere."), "{told:?}");

@@ -195,6 +195,9 @@ impl Editor {
 /// What is wrong with a zone that is served all the same.
 fn warnings(zone: &Zone, book: &Book, now: u64) -> Vec<String> {
     let mut warnings = Vec::new();
+    if zone.is_expired() {
+        warnings.push("it has expired, as its primary does not confirm it: it is answered SERVFAIL".into());
+    }
     if let Some(what) = zone.unproven() {
         warnings.push(format!("validators will not believe it about what it does not have: {what}"));
     }
@@ -238,6 +241,9 @@ fn steered_at<'b>(book: &'b Book, name: &Folded) -> Result<&'b Steered, String> 
     let (zones, hash) = (book.generation.zones.all(), &book.generation.hash);
     let zone = zones.closest(name, false, hash).ok_or("it is in none of the zones here")?;
     let origin = zone.origin();
+    if zone.is_expired() {
+        return Err(format!("the zone {origin:?} has expired, as its primary does not confirm it"));
+    }
     let found = match zone.walk(name, hash) {
         Walk::Name(found) => Some(found),
         Walk::Missing(encloser, labels) => zone.wildcard(encloser, name, labels, hash),

@@ -217,8 +217,8 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_zones_warned",
-        help: "Zones that validators will not believe in all, or that secondaries cannot take; `pointsman zone list` says \
-               which, and why.",
+        help: "Zones that validators will not believe in all, that secondaries cannot take, or that have expired; \
+               `pointsman zone list` says which, and why.",
         kind: Kind::Gauge,
         unit: "zones",
         labels: &[],

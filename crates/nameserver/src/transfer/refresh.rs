@@ -105,8 +105,14 @@ impl Refresh {
 }
 
 impl Refreshes {
-    /// Keeps these zones, with the timers of those that are here, and forgets all others; new ones are due now.
-    pub fn keep<'z>(&mut self, zones: impl Iterator<Item = (&'z [u8], Option<Timers>)>, now: Duration) {
+    /// Keeps these zones, with the timers of those that are here, and forgets all others; new ones are due now. Returns
+    /// those of the forgotten that had expired: whose they are now, nobody has to confirm.
+    #[must_use = "what had expired is answered from again"]
+    pub fn keep<'z>(
+        &mut self,
+        zones: impl Iterator<Item = (&'z [u8], Option<Timers>)>,
+        now: Duration,
+    ) -> Vec<Vec<u8>> {
         let mut kept = HashSet::new();
         for (zone, timers) in zones {
             kept.insert(zone.to_vec());
@@ -126,8 +132,9 @@ impl Refreshes {
                 self.zones.insert(zone.to_vec(), new);
             }
         }
-        self.zones.retain(|zone, _| kept.contains(zone));
         self.by_time.retain(|(_, zone)| kept.contains(zone));
+        let forgotten = self.zones.extract_if(.., |zone, _| !kept.contains(zone));
+        forgotten.filter(|(_, refresh)| refresh.is_expired).map(|(zone, _)| zone).collect()
     }
 
     /// All zones, by name in wire form.
@@ -246,7 +253,7 @@ mod tests {
     #[test]
     fn a_zone_is_asked_for_as_its_soa_record_says() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(1));
-        zones.keep([(A, None)].into_iter(), s(0));
+        assert!(zones.keep([(A, None)].into_iter(), s(0)).is_empty());
         assert_eq!(zones.due(s(0)).as_deref(), Some(A));
         assert_eq!(zones.due(s(0)), None, "it is being asked for");
         assert!(!zones.confirmed(A, timers(3600, 600, 86_400), at(0), &mut rng));
@@ -267,7 +274,7 @@ mod tests {
     #[test]
     fn what_was_never_here_is_asked_for_ever_less_often() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(2));
-        zones.keep([(A, None)].into_iter(), s(0));
+        assert!(zones.keep([(A, None)].into_iter(), s(0)).is_empty());
         let mut waits = Vec::new();
         let mut now = s(0);
         for _ in 0..12 {
@@ -288,7 +295,9 @@ mod tests {
     fn an_unconfirmed_zone_expires_once_and_comes_back() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(3));
         let soa = timers(100, 50, 1_000);
-        zones.keep([(A, Some(soa)), (B, Some(timers(100, 50, 2_000)))].into_iter(), s(10));
+        assert!(
+            zones.keep([(A, Some(soa)), (B, Some(timers(100, 50, 2_000)))].into_iter(), s(10)).is_empty()
+        );
         assert_eq!(zones.expired(s(1_009)), None);
         assert_eq!(zones.expired(s(1_010)).as_deref(), Some(A));
         assert_eq!(zones.expired(s(1_010)), None, "it is told once");
@@ -301,12 +310,14 @@ mod tests {
         assert_eq!(zones.expired(s(2_009)), None);
         assert_eq!(zones.expired(s(2_010)).as_deref(), Some(A));
         assert_eq!(zones.expired(s(2_010)).as_deref(), Some(B));
+        assert_eq!(zones.keep([(B, None)].into_iter(), s(2_020)), [A], "its primary is gone");
+        assert!(zones.is_expired(B) && !zones.is_expired(A));
     }
 
     #[test]
     fn notifications_hasten_but_not_beyond_the_pause() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(4));
-        zones.keep([(A, None)].into_iter(), s(0));
+        assert!(zones.keep([(A, None)].into_iter(), s(0)).is_empty());
         zones.due(s(0));
         let soa = timers(3600, 600, 86_400);
         assert!(zones.notified(A, s(0)), "while it is being asked for");
@@ -328,9 +339,9 @@ mod tests {
     #[test]
     fn zones_come_and_go() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(5));
-        zones.keep([(A, None), (B, None)].into_iter(), s(0));
+        assert!(zones.keep([(A, None), (B, None)].into_iter(), s(0)).is_empty());
         zones.due(s(0));
-        zones.keep([(B, None)].into_iter(), s(1));
+        assert!(zones.keep([(B, None)].into_iter(), s(1)).is_empty());
         assert!(!zones.confirmed(A, timers(1, 1, 2), at(1), &mut rng), "it is none of these any more");
         assert_eq!(zones.due(s(1)).as_deref(), Some(B));
         assert_eq!((zones.next(), zones.zones().len()), (None, 1));

@@ -80,7 +80,10 @@ pub async fn run(
             () = shutdown.wait() => return,
             Ok(()) = choices.changed() => {
                 choices.borrow_and_update();
-                keep(&transfers, &editor, clock.now().monotonic);
+                for zone in keep(&transfers, &editor, clock.now().monotonic) {
+                    let zone = Folded::read(&zone).expect("the name of a zone is valid");
+                    set_expired(&editor, zone, false).await;
+                }
             }
             Some(ended) = asking.join_next_with_id() => {
                 let (id, outcome) = match ended {
@@ -96,15 +99,15 @@ pub async fn run(
     }
 }
 
-/// Goes by the zones that the operator has chosen.
-fn keep(transfers: &Transfers, editor: &Editor, now: Duration) {
+/// Goes by the zones that the operator has chosen; returns those that had expired and have no primary any more.
+fn keep(transfers: &Transfers, editor: &Editor, now: Duration) -> Vec<Vec<u8>> {
     let (config, book) = (transfers.config(), editor.book());
     let zones = config.primaries.zones().map(|zone| {
         let name = Folded::read(zone).expect("the name of a zone is valid");
         let here = book.generation.zones.all().get(&name, &book.generation.hash);
         (zone, here.and_then(|zone| Timers::of(zone.soa().data().next()?)))
     });
-    transfers.refreshes().keep(zones, now);
+    transfers.refreshes().keep(zones, now)
 }
 
 /// Ends the answers from zones whose time is over.
