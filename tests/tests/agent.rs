@@ -149,6 +149,35 @@ fn beside(name: &str, folder: &Folder, dns: SocketAddr, server: &Program, asked:
 }
 
 #[test]
+fn http_asks_for_the_token_that_it_was_given() {
+    let folder = Folder::new();
+    let token = folder.write_secret("token", "secret\n");
+    let line = ["agent", "--print", "--service", "udp:127.0.0.1:53", "--http", "0.0.0.0:0"];
+    let refused = Program::start(&line).end();
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    assert!(
+        refused
+            .stderr
+            .contains("--http: http is 0.0.0.0:0, which other machines reach, and there is no token_file"),
+        "{}",
+        refused.stderr
+    );
+    let mut agent = Program::start(&[&line[..], &["--token-file", &token]].concat());
+    let told = agent.line("listening on http://");
+    let port = told.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    let mut client = Client::new(SocketAddr::from(([127, 0, 0, 1], port)));
+    for path in ["/v1/status", "/metrics"] {
+        assert_eq!(client.call("GET", path, "").status, 401, "{path}");
+        for (sent, expected) in [("Bearer secret", 200), ("Bearer other", 401)] {
+            let answer = client.send("GET", path, &[("Authorization", sent)], b"").expect("an answer");
+            assert_eq!(answer.status, expected, "{path} {sent}");
+        }
+    }
+    assert_eq!(client.call("GET", "/v1/health", "").text(), "{}");
+    agent.stop();
+}
+
+#[test]
 fn beside_ourselves() {
     let folder = Folder::new();
     let zone = folder.write("example.com.zone", ZONE);

@@ -2,9 +2,13 @@
 //!
 //! | request | answer |
 //! |---|---|
+//! | `GET /v1/health` | that it is alive; needs no token |
 //! | `GET /v1/status` | how the agent is doing |
 //! | `GET /metrics` | [`METRICS`] |
+//!
+//! Whoever carries the token may ask; where there is none, this machine alone.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,19 +48,28 @@ impl Http {
         self.address
     }
 
-    /// Serves until `shutdown` begins. Whoever can reach the address may ask.
-    pub async fn serve(self, view: View, shutdown: Shutdown) {
+    /// Serves until `shutdown` begins.
+    ///
+    /// With a `token`, every request but that for `/v1/health` must carry it. Without one, none may be asked by a page in
+    /// somebody's browser.
+    pub async fn serve(self, view: View, token: Option<String>, shutdown: Shutdown) {
         let counters = Arc::new(web::Counters::default());
-        let router = router(view, self.address.ip().is_loopback());
-        web::serve(self.listener, router, |_| true, counters, shutdown).await;
+        // Whoever has the token, or is on this machine, may ask: there is no list.
+        web::serve(self.listener, router(view, token), |_| true, counters, shutdown).await;
     }
 }
 
-fn router(view: View, loopback_only: bool) -> Router {
-    let routes = Router::new().route("/v1/status", get(status)).route("/metrics", get(metrics));
-    // Else a page in somebody's browser could read it.
-    let routes = if loopback_only { web::host::local(routes, None) } else { routes };
-    web::reply::refuse_others(routes, "/v1/status or /metrics").with_state(view)
+fn router(view: View, token: Option<String>) -> Router {
+    let routes = Router::new()
+        .route("/v1/health", get(health))
+        .route("/v1/status", get(status))
+        .route("/metrics", get(metrics));
+    let routes = web::reply::refuse_others(routes, "/v1/health, /v1/status or /metrics");
+    web::token::guarded(routes, token).with_state(view)
+}
+
+async fn health() -> impl IntoResponse {
+    Json(BTreeMap::<&str, &str>::new())
 }
 
 async fn status(State(view): State<View>) -> impl IntoResponse {
@@ -307,7 +320,8 @@ mod tests {
     fn the_page_is_as_the_metrics_are_declared() {
         let opening = "# Metrics of the agent\n\n\
              `GET /metrics` of `pointsman agent --http ADDR` answers these numbers in the OpenMetrics text format, which\n\
-             Prometheus reads. Counters begin at 0 with the process. Whoever can reach the address may ask.\n";
+             Prometheus reads. Counters begin at 0 with the process. Whoever carries the token of `--token-file` may ask; without\n\
+             one, this machine alone.\n";
         ::tests::fresh::check("docs/reference/agent-metrics.md", &web::metrics::page(opening, METRICS));
     }
 }

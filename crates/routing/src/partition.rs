@@ -26,7 +26,11 @@
 //! times as long. And every fifth start once more, together, so that fewer cache lines are read: that line has to come
 //! before it is known which others to read, and a million prefixes took half as long again. And windows whose starts are
 //! 32 bits behind their first, with their words right behind them: a quarter of the cache lines, but more to compute, and
-//! as one waits for few lines at a time, a million prefixes of IPv6 took a fifth longer.
+//! as one waits for few lines at a time, a million prefixes of IPv6 took a fifth longer. And starts with their words in cache
+//! lines of five each, so that no word is fetched by itself: as long. And always a root of tables and one table below it, so
+//! that nobody has to guess how deep it goes: a tenth less among today's prefixes, half as long again among a million, as more
+//! lines are read. Of the 32 to 35 ns that an IPv6 address takes there, 12 to 14 are computing, as ten addresses over and over
+//! show; compiled for a processor with AVX2, it is 26 to 30 in all.
 //!
 //! In reading order: [`Partition`], here; `ranges`: the look-up; `runs`: prefixes made flat.
 

@@ -361,7 +361,7 @@ impl Transfers {
             }
             Some(_) => {
                 count(&self.counters.notified);
-                self.refreshes().notified(zone.wire(), now.monotonic);
+                self.refreshes().notified(zone.wire(), client, now.monotonic);
                 self.notified.notify_one();
                 Rcode::NOERROR
             }

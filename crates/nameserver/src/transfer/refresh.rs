@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -78,6 +79,8 @@ pub struct Refresh {
     failures: u32,
     /// A notification came while it was being asked for.
     again: bool,
+    /// Who sent the last notification since it was asked for: there the change is.
+    told_by: Option<IpAddr>,
     is_expired: bool,
     /// Why asking has failed last; absent where it has not.
     why: Option<String>,
@@ -125,6 +128,7 @@ impl Refreshes {
                     begun: Duration::ZERO,
                     failures: 0,
                     again: false,
+                    told_by: None,
                     is_expired: false,
                     why: None,
                 };
@@ -147,21 +151,24 @@ impl Refreshes {
         self.zones.get(zone).is_some_and(Refresh::is_expired)
     }
 
-    /// When something is due next.
-    pub fn next(&self) -> Option<Duration> {
-        let asks = self.by_time.first().map(|(at, _)| *at);
-        let expires = self.zones.values().filter_map(Refresh::expires).min();
-        asks.into_iter().chain(expires).min()
+    /// When a zone is to be asked for next.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// A zone that is to be asked for now; [`confirmed`](Refreshes::confirmed) or [`failed`](Refreshes::failed) follows.
-    pub fn due(&mut self, now: Duration) -> Option<Vec<u8>> {
+    /// When a zone expires next, as far as none is confirmed before.
+    pub fn next_expired(&self) -> Option<Duration> {
+        self.zones.values().filter_map(Refresh::expires).min()
+    }
+
+    /// A zone that is to be asked for now, and who told of it, where somebody did; [`confirmed`](Refreshes::confirmed) or
+    /// [`failed`](Refreshes::failed) follows.
+    pub fn due(&mut self, now: Duration) -> Option<(Vec<u8>, Option<IpAddr>)> {
         let (_, zone) = self.by_time.first().filter(|(at, _)| *at <= now)?.clone();
         self.by_time.pop_first();
-        if let Some(refresh) = self.zones.get_mut(&zone) {
-            (refresh.next, refresh.begun, refresh.again) = (None, now, false);
-        }
-        Some(zone)
+        let refresh = self.zones.get_mut(&zone)?;
+        (refresh.next, refresh.begun, refresh.again) = (None, now, false);
+        Some((zone, refresh.told_by.take()))
     }
 
     /// A zone that expires now: it is told once.
@@ -172,9 +179,10 @@ impl Refreshes {
         Some(zone.clone())
     }
 
-    /// Has a zone asked for soon, as a notification came; returns whether it is one of these.
-    pub fn notified(&mut self, zone: &[u8], now: Duration) -> bool {
+    /// Has a zone asked for soon, as a notification came from this address; returns whether it is one of these.
+    pub fn notified(&mut self, zone: &[u8], by: IpAddr, now: Duration) -> bool {
         let Some(refresh) = self.zones.get_mut(zone) else { return false };
+        refresh.told_by = Some(by);
         match refresh.next {
             None => refresh.again = true,
             Some(next) => {
@@ -230,9 +238,16 @@ fn drawn(wait: Duration, rng: &mut Rng) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     const A: &[u8] = b"\x01a\0";
     const B: &[u8] = b"\x01b\0";
+
+    const US: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn due(zones: &mut Refreshes, now: Duration) -> Option<Vec<u8>> {
+        zones.due(now).map(|(zone, _)| zone)
+    }
 
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -254,17 +269,17 @@ mod tests {
     fn a_zone_is_asked_for_as_its_soa_record_says() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(1));
         assert!(zones.keep([(A, None)].into_iter(), s(0)).is_empty());
-        assert_eq!(zones.due(s(0)).as_deref(), Some(A));
-        assert_eq!(zones.due(s(0)), None, "it is being asked for");
+        assert_eq!(due(&mut zones, s(0)), Some(A.to_vec()));
+        assert_eq!(due(&mut zones, s(0)), None, "it is being asked for");
         assert!(!zones.confirmed(A, timers(3600, 600, 86_400), at(0), &mut rng));
-        assert!(within(zones.next(), s(3600)), "{:?}", zones.next());
-        let next = zones.next().unwrap();
-        assert_eq!(zones.due(next - s(1)), None);
-        assert_eq!(zones.due(next).as_deref(), Some(A));
+        assert!(within(zones.next_due(), s(3600)), "{:?}", zones.next_due());
+        let next = zones.next_due().unwrap();
+        assert_eq!(due(&mut zones, next - s(1)), None);
+        assert_eq!(due(&mut zones, next), Some(A.to_vec()));
         assert!(zones.failed(A, "nobody answers".into(), next, &mut rng));
-        assert!(within(zones.next().map(|later| later - next), s(600)), "{:?}", zones.next());
-        let next = zones.next().unwrap();
-        assert_eq!(zones.due(next).as_deref(), Some(A));
+        assert!(within(zones.next_due().map(|later| later - next), s(600)), "{:?}", zones.next_due());
+        let next = zones.next_due().unwrap();
+        assert_eq!(due(&mut zones, next), Some(A.to_vec()));
         assert!(!zones.failed(A, "nobody answers".into(), next, &mut rng), "the same again");
         assert!(zones.failed(A, "it refuses".into(), next, &mut rng), "another cause");
         let (_, refresh) = zones.zones().next().unwrap();
@@ -278,9 +293,9 @@ mod tests {
         let mut waits = Vec::new();
         let mut now = s(0);
         for _ in 0..12 {
-            assert_eq!(zones.due(now).as_deref(), Some(A));
+            assert_eq!(due(&mut zones, now), Some(A.to_vec()));
             zones.failed(A, String::new(), now, &mut rng);
-            let next = zones.next().unwrap();
+            let next = zones.next_due().unwrap();
             waits.push((next - now).as_secs_f64());
             now = next;
         }
@@ -320,20 +335,22 @@ mod tests {
         assert!(zones.keep([(A, None)].into_iter(), s(0)).is_empty());
         zones.due(s(0));
         let soa = timers(3600, 600, 86_400);
-        assert!(zones.notified(A, s(0)), "while it is being asked for");
+        assert!(zones.notified(A, US, s(0)), "while it is being asked for");
         zones.confirmed(A, soa, at(2), &mut rng);
-        assert_eq!(zones.next(), Some(s(2) + PAUSE), "what was told meanwhile may not be in it");
-        assert_eq!(zones.due(s(3)).as_deref(), Some(A));
+        assert_eq!(zones.next_due(), Some(s(2) + PAUSE), "what was told meanwhile may not be in it");
+        assert_eq!(due(&mut zones, s(3)), Some(A.to_vec()));
         zones.confirmed(A, soa, at(3), &mut rng);
-        assert!(zones.notified(A, s(3)));
-        assert_eq!(zones.next(), Some(s(3) + PAUSE));
-        assert!(zones.notified(A, s(3)), "a second one changes nothing");
-        assert_eq!(zones.next(), Some(s(3) + PAUSE));
-        assert_eq!(zones.due(s(4)).as_deref(), Some(A));
+        assert!(zones.notified(A, US, s(3)));
+        assert_eq!(zones.next_due(), Some(s(3) + PAUSE));
+        assert!(zones.notified(A, US, s(3)), "a second one changes nothing");
+        assert_eq!(zones.next_due(), Some(s(3) + PAUSE));
+        assert_eq!(due(&mut zones, s(4)), Some(A.to_vec()));
         zones.confirmed(A, soa, at(4), &mut rng);
-        assert!(zones.notified(A, s(1_000)));
-        assert_eq!(zones.due(s(1_000)).as_deref(), Some(A), "at once");
-        assert!(!zones.notified(B, s(1_000)), "it is none of these");
+        assert!(zones.notified(A, US, s(1_000)));
+        assert_eq!(zones.due(s(1_000)), Some((A.to_vec(), Some(US))), "at once");
+        zones.confirmed(A, soa, at(1_000), &mut rng);
+        assert_eq!(zones.due(s(5_000)), Some((A.to_vec(), None)), "nobody has told of anything since");
+        assert!(!zones.notified(B, US, s(1_000)), "it is none of these");
     }
 
     #[test]
@@ -343,8 +360,8 @@ mod tests {
         zones.due(s(0));
         assert!(zones.keep([(B, None)].into_iter(), s(1)).is_empty());
         assert!(!zones.confirmed(A, timers(1, 1, 2), at(1), &mut rng), "it is none of these any more");
-        assert_eq!(zones.due(s(1)).as_deref(), Some(B));
-        assert_eq!((zones.next(), zones.zones().len()), (None, 1));
+        assert_eq!(due(&mut zones, s(1)), Some(B.to_vec()));
+        assert_eq!((zones.next_due(), zones.zones().len()), (None, 1));
     }
 
     #[test]

@@ -61,21 +61,25 @@ pub async fn run(
         expire(&transfers, &editor, now).await;
         let due = || transfers.refreshes().due(now);
         while asking.len() < AT_ONCE
-            && let Some(zone) = due()
+            && let Some((zone, told_by)) = due()
         {
             let asker = Asker { editor: editor.clone(), local: local.clone(), clock, rng: rng.fork() };
             let (name, config) = (zone.clone(), transfers.config());
             let handle = asking.spawn(async move {
                 match config.primaries.of(&name) {
-                    Some(primary) => asker.refresh(&name, primary).await,
+                    Some(primary) => asker.refresh(&name, primary, told_by).await,
                     None => Outcome::Failed("no primary gives it any more".into()),
                 }
             });
             asked.insert(handle.id(), zone);
         }
-        let next = transfers.refreshes().next().map_or(LONG, |next| next.saturating_sub(now));
-        // What is due and finds no place waits for one.
-        let wait = if asking.len() < AT_ONCE { next } else { LONG };
+        let wait = {
+            let refreshes = transfers.refreshes();
+            // What is due and finds no place waits for one.
+            let due = refreshes.next_due().filter(|_| asking.len() < AT_ONCE);
+            let next = due.into_iter().chain(refreshes.next_expired()).min();
+            next.map_or(LONG, |next| next.saturating_sub(now))
+        };
         tokio::select! {
             () = shutdown.wait() => return,
             Ok(()) = choices.changed() => {
@@ -192,11 +196,13 @@ enum Given {
 }
 
 impl Asker {
-    /// Asks one address after the other, until one has the zone and it can be served.
-    async fn refresh(mut self, zone: &[u8], primary: &Primary) -> Outcome {
+    /// Asks one address after the other, who told of a change first, until one has the zone and it can be served.
+    async fn refresh(mut self, zone: &[u8], primary: &Primary, told_by: Option<IpAddr>) -> Outcome {
         let zone = Folded::read(zone).expect("the name of a zone is valid");
         let mut failed = Vec::new();
-        for &address in &primary.addresses {
+        let mut addresses = primary.addresses.clone();
+        addresses.sort_by_key(|address| Some(address.ip().to_canonical()) != told_by);
+        for address in addresses {
             match timeout(ZONE_WAIT, self.ask(&zone, primary, address)).await {
                 Ok(Ok(Given::Same(timers))) => return Outcome::Confirmed(timers),
                 Ok(Ok(Given::Newer(version, text))) => {

@@ -18,10 +18,13 @@ use net::shutdown::Shutdown;
 use tokio::signal::unix::SignalKind;
 
 use crate::config::kind;
+use crate::config::lower::unguarded;
+use crate::config::spec::{Place, Placed};
 use crate::credit_key;
 use crate::failure::Failure;
 use crate::log::{Form, Log};
 use crate::supervision::{self, Stop, signal};
+use crate::token;
 use print::Print;
 
 /// How long a query may be meant to wait: below a tick of the agent nothing can be held, above a second nobody waits.
@@ -42,9 +45,12 @@ pub(crate) struct Agent {
     /// How long a query should wait in the queue at most
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = target_delay)]
     target_delay: Duration,
-    /// Answer /v1/status and /metrics over HTTP at this address, to whoever can reach it
+    /// Answer /v1/status and /metrics over HTTP at this address
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
+    /// The file with the token that HTTP asks for; it must be given where other machines reach the address
+    #[arg(long, value_name = "FILE", requires = "http")]
+    token_file: Option<PathBuf>,
     /// Show what is seen, on stdout: a table on a terminal, else a line a second
     #[arg(long)]
     print: bool,
@@ -70,7 +76,7 @@ impl Agent {
     }
 
     async fn report(self, log: Log) -> Result<(), Failure> {
-        let key = self.check()?;
+        let (key, token) = self.check()?;
         log.begin();
         let mut stop = Stop::take()?;
         let (mut drain, mut take) =
@@ -85,7 +91,7 @@ impl Agent {
         let shutdown = Shutdown::new();
         let served = http.map(|http| {
             log.tell(&format!("listening on http://{}", http.address()));
-            tokio::spawn(http.serve(agent.view(), shutdown.clone()))
+            tokio::spawn(http.serve(agent.view(), token, shutdown.clone()))
         });
         supervision::ready(log);
         let print = self.print.then(|| Print::new(self.json).begin(agent.view())).transpose()?;
@@ -121,8 +127,8 @@ impl Agent {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Checks what was given, as a whole; returns the key.
-    fn check(&self) -> Result<Key, Failure> {
+    /// Checks what was given, as a whole; returns the key, and the token of HTTP.
+    fn check(&self) -> Result<(Key, Option<String>), Failure> {
         let mut faults = Faults::default();
         let mut at_most = |flag: &str, count: usize, most: usize| {
             if count > most {
@@ -170,8 +176,14 @@ impl Agent {
             // Nothing is signed where there is nobody to tell.
             None => Some(Key::new(&[0; credit::key::KEY_LEN])),
         };
+        let given = |value| Placed { value, place: Place::Flag("http") };
+        let token_file =
+            self.token_file.clone().map(|value| Placed { value, place: Place::Flag("token-file") });
+        unguarded("http", self.http.map(given).as_ref(), token_file.as_ref(), &mut faults);
+        let token = self.token_file.as_deref().map(token::read).transpose();
+        let token = token.map_err(|fault| faults.push(fault)).ok().flatten();
         faults.or(())?;
-        Ok(key.expect("without a key there is a fault"))
+        Ok((key.expect("without a key there is a fault"), token))
     }
 }
 

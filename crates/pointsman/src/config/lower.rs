@@ -111,7 +111,7 @@ fn addresses(spec: &Spec, faults: &mut Faults) {
 }
 
 /// Finds an API that other machines reach and that asks for no token.
-pub(super) fn unguarded(
+pub(crate) fn unguarded(
     key: &str,
     address: Option<&Placed<SocketAddr>>,
     token_file: Option<&Placed<PathBuf>>,

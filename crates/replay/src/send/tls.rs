@@ -211,7 +211,7 @@ impl ServerCertVerifier for Verifying {
         let verdict = self.by.verify_server_cert(certificate, chain, name, ocsp, now);
         let verdict = verdict.or_else(|error| self.verify_given(certificate, name, error));
         if let Err(error) = &verdict {
-            self.unverified.get_or_init(|| format!("for {}: {error}", name.to_str()));
+            self.unverified.get_or_init(|| format!("for {}: {}", name.to_str(), net::tls::told(error)));
         }
         verdict
     }

@@ -71,7 +71,7 @@ fn closed() -> Outcome {
 }
 
 fn failed(cause: &rustls::Error) -> Outcome {
-    Outcome::failed(Reason::Tls, cause.to_string())
+    Outcome::failed(Reason::Tls, net::tls::told(cause))
 }
 
 /// A connection, with TLS on it or not.

@@ -25,7 +25,7 @@ pub(crate) const PRIMARY: Section<PrimarySpec> = Section {
             flag: None,
             kind: Kind::Addresses(|s| &mut s.addresses),
             default: Default::Required("[\"192.0.2.1:53\", \"[2001:db8::1]:53\"]"),
-            about: "Where it is asked: in this order, until one answers.",
+            about: "Where it is asked: in this order, but who sent NOTIFY first, until one answers.",
             consequence: "NOTIFY is taken from these addresses only, from any port. It is asked from an address of listen, as \
                 notify of a secondary is sent.",
         },
