@@ -17,8 +17,10 @@ mod view;
 
 use std::time::Duration;
 
+use api::Faults;
+
 use super::kind::Kind;
-use super::spec::Spec;
+use super::spec::{Place, Present, Spec};
 
 pub(crate) use balance::BALANCE;
 pub(crate) use partition::PARTITION;
@@ -98,5 +100,14 @@ impl<S> Section<S> {
     /// The key of this name.
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key<S>> {
         self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// Finds the keys that must stand under a heading, and do not.
+    pub(crate) fn required(&self, given: &Present, place: &Place, faults: &mut Faults) {
+        let required = self.keys.iter().filter(|key| matches!(key.default, Default::Required(_)));
+        for key in required.filter(|key| given.lacks(key.name)) {
+            let expected = format!("a line such as {} = {}", key.name, key.default.shown());
+            faults.push(place.fault(format!("the {} has no {}", self.name, key.name), expected));
+        }
     }
 }

@@ -14,7 +14,7 @@ use nameserver::rate_limit;
 use nameserver::service::Options;
 use nameserver::tap::{self, Destination};
 
-use super::keys::{self, PRIMARY};
+use super::keys::PRIMARY;
 use super::spec::{Place, Placed, PrimarySpec, ProbeSpec, SecondarySpec, Spec, resolve};
 use super::{layer, view};
 use crate::log::{Form, Log};
@@ -176,12 +176,7 @@ fn secondaries(spec: &Spec, faults: &mut Faults) {
 fn primaries(spec: &Spec, faults: &mut Faults) {
     let mut given = HashSet::new();
     for primary in &spec.primary {
-        for key in PRIMARY.keys {
-            if matches!(key.default, keys::Default::Required(_)) && primary.given.lacks(key.name) {
-                let expected = format!("a line such as {} = {}", key.name, key.default.shown());
-                faults.push(primary.place.fault(format!("the primary has no {}", key.name), expected));
-            }
-        }
+        PRIMARY.required(&primary.given, &primary.place, faults);
         for Placed { value, place } in &primary.zones {
             if !given.insert(value.wire().to_vec()) {
                 let what = format!("{value:?} is given by a primary already");

@@ -13,10 +13,7 @@ use super::spec::{Place, Placed, ViewSpec};
 pub(super) fn lower(specs: &[ViewSpec], faults: &mut Faults) -> Vec<View> {
     let (mut holders, mut views) = (HashMap::new(), Vec::new());
     for (index, spec) in specs.iter().enumerate() {
-        for key in VIEW.keys.iter().filter(|key| spec.given.lacks(key.name)) {
-            let expected = format!("a line such as {} = {}", key.name, key.default.shown());
-            faults.push(spec.place.fault(format!("the view has no {}", key.name), expected));
-        }
+        VIEW.required(&spec.given, &spec.place, faults);
         let addresses = addresses(spec, index, &mut holders, faults);
         views.push(View { addresses, zones: zones(spec, faults) });
     }
