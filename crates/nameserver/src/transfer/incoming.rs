@@ -202,8 +202,8 @@ mod tests {
         Folded::read(name("example").as_slice()).unwrap()
     }
 
-    /// A message with these records, each of its type's first letter: `S`OA of serial 1, `T` of 2, `a`ddress, `m`ail with
-    /// names that are pointers, `x` outside of the zone.
+    /// A message with these records: `S`OA of serial 1, `T` of 2, `a`ddress, `m`ail with names that are pointers, `t`ext
+    /// outside of the zone.
     fn message(records: &str) -> Vec<u8> {
         let mut builder = MessageBuilder::new_stream_vec();
         builder.header_mut().set_id(ID);

@@ -13,8 +13,8 @@
 //! - [`signature`]: signing and verifying; [`outgoing`]: the messages of a transfer.
 //! - [`serial`]: which of two serial numbers is the later one.
 //! - [`notify`]: when which notification is sent; [`notifier`]: the task that sends them.
-//! - [`primaries`]: who gives us zones; [`refresh`]: when each is asked for; [`incoming`]: the messages of a zone that
-//!   comes; [`refresher`]: the task that asks.
+//! - [`primaries`]: who gives us zones; `notified`: what they tell of them; [`refresh`]: when each is asked for;
+//!   [`incoming`]: the messages of a zone that comes; [`refresher`]: the task that asks.
 //! - [`counters`]: what is counted.
 //!
 //! What the operator chose is one immutable value, which a reload replaces: an answer takes it once, a transfer that runs
@@ -26,6 +26,7 @@
 pub mod counters;
 pub mod incoming;
 pub mod keys;
+mod notified;
 pub mod notifier;
 pub mod notify;
 pub mod outgoing;
@@ -43,7 +44,7 @@ use api::{FailingZone, PrimaryState};
 use dns::edns::{ExtendedError, Options, UDP_PLAIN_PAYLOAD};
 use dns::query::{HEADER, Query, TRUNCATED};
 use dns::writer::End;
-use dns::{Class, Folded, Opcode, Rcode, Rtype, Suffixes, Tsig, Writer};
+use dns::{Class, Folded, Rcode, Rtype, Suffixes, Tsig, Writer};
 use domain::base::Message;
 use domain::rdata::Soa;
 use fastrand::Rng;
@@ -204,18 +205,19 @@ impl Transfers {
         rng: &mut Rng,
         out: &mut [u8],
     ) -> Option<Given> {
-        let responded = if is_notification(asked.query) && !self.config.borrow().primaries.is_empty() {
-            self.notification(generation, asked, now, out)?
-        } else {
-            if asked.transport == Transport::Udp {
-                // Both have a record behind the question: the signature, or the SOA record that is known.
-                let counts = asked.query.get(8..HEADER)?;
-                if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
-                    return None;
+        let responded =
+            if notified::is_notification(asked.query) && !self.config.borrow().primaries.is_empty() {
+                self.notification(generation, asked, now, out)?
+            } else {
+                if asked.transport == Transport::Udp {
+                    // Both have a record behind the question: the signature, or the SOA record that is known.
+                    let counts = asked.query.get(8..HEADER)?;
+                    if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
+                        return None;
+                    }
                 }
-            }
-            self.respond(generation, asked, fast, now, rng, out)?
-        };
+                self.respond(generation, asked, fast, now, rng, out)?
+            };
         let (reply, is_proven, routed) = match responded {
             Respond::Outgoing(outgoing) => return Some(Given::Outgoing(outgoing)),
             Respond::Reply(reply) => (reply, false, None),
@@ -247,10 +249,7 @@ impl Transfers {
             }
             Err(_) => return None,
         };
-        let mut beside = Beside { udp_payload_max: generation.settings.udp_payload_max, ..Beside::default() };
-        if let Some(edns) = &query.edns {
-            generation.options(edns, asked, now, &mut beside.options);
-        }
+        let beside = Beside::of(generation, &query, asked, now);
         let Ok(tsig) = Tsig::read(asked.query) else {
             count(&self.counters.bad_form);
             return Some(plainly(&query, Rcode::FORMERR, &beside, out).into());
@@ -267,17 +266,12 @@ impl Transfers {
         if tsig.is_none() && !is_transfer {
             return None;
         }
-        let config = self.config();
-        let (plain, mut signer) = match tsig {
-            None => (None, None),
-            Some(tsig) => match signature::verify(asked.query, &tsig, &config.keys, unix) {
-                Ok(signer) => (Some(unsigned(asked.query, &tsig)), Some(signer)),
-                Err(failed) => {
-                    let out = &mut out[..limit];
-                    return Some(self.disbelieve(&query, failed, &tsig, now, asked, (&beside, out)).into());
-                }
-            },
+        let mut signer = match self.signer(tsig.as_ref(), &query, asked, now, (&beside, &mut out[..limit])) {
+            Ok(signer) => signer,
+            Err(reply) => return Some(reply.into()),
         };
+        let config = self.config();
+        let plain = tsig.map(|tsig| unsigned(asked.query, &tsig));
         let asked = Asked { query: plain.as_deref().unwrap_or(asked.query), ..*asked };
         let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
         let mut routed = None;
@@ -298,87 +292,24 @@ impl Transfers {
                 dropped => return Some(dropped.into()),
             }
         };
-        let length = length.and_then(|length| match &mut signer {
-            None => Some(length),
-            Some(signer) => signer.sign(out, length, unix),
-        });
-        let reply = length.map_or(Reply::Drop(Why::NoRoom), Reply::Send);
-        Some(if signer.is_some() { Respond::Signed(reply, routed) } else { Respond::Reply(reply) })
+        Some(Respond::with(length, signer, routed, out, unix))
     }
 
-    /// Takes a notification that a zone has changed (RFC 1996 §3.7 to §3.11); `None` where it is about something else.
-    fn notification(
+    /// What signs the answer to a message, where that is signed itself.
+    ///
+    /// # Errors
+    /// The answer to one that is signed wrongly.
+    fn signer(
         &self,
-        generation: &Generation,
+        tsig: Option<&Tsig<'_>>,
+        query: &Query<'_>,
         asked: &Asked<'_>,
         now: Now,
-        out: &mut [u8],
-    ) -> Option<Respond> {
-        // It is read as the query that it looks like, and answered under the header that it has.
-        let mut as_query = asked.query.to_vec();
-        as_query[2] &= !OPCODE_BITS;
-        let mut name = Folded::root();
-        let query = Query::read(&as_query, &mut name).ok()?;
-        let query = Query { head: &asked.query[..query.head.len()], ..query };
-        if (query.rtype, query.class) != (Rtype::SOA, Class::IN) {
-            return None;
-        }
-        let mut beside = Beside { udp_payload_max: generation.settings.udp_payload_max, ..Beside::default() };
-        if let Some(edns) = &query.edns {
-            generation.options(edns, asked, now, &mut beside.options);
-        }
-        let limit = generation.size_max(asked, &query).min(out.len());
-        let unix = now.unix.as_secs();
-        let config = self.config();
-        let mut signer = match Tsig::read(asked.query) {
-            Err(_) => {
-                count(&self.counters.bad_form);
-                return Some(plainly(&query, Rcode::FORMERR, &beside, out).into());
-            }
-            Ok(None) => None,
-            Ok(Some(tsig)) => match signature::verify(asked.query, &tsig, &config.keys, unix) {
-                Ok(signer) => Some(signer),
-                Err(failed) => {
-                    let out = &mut out[..limit];
-                    return Some(self.disbelieve(&query, failed, &tsig, now, asked, (&beside, out)).into());
-                }
-            },
-        };
-        let (zone, client) = (query.name, asked.client.to_canonical());
-        let key = signer.as_ref().map(|signer| &**signer.key());
-        let rcode = match config.primaries.of(zone.wire()) {
-            None => {
-                count(&self.counters.notified_no_zone);
-                Rcode::NOTAUTH
-            }
-            Some(primary) if !primary.notifies(client, key) => {
-                count(&self.counters.notified_refused);
-                if self.logs_refusal(now) {
-                    let key = key.map(tracing::field::debug);
-                    tracing::info!(?zone, %client, key, "a notification is refused: it is not of the zone's primary");
-                }
-                Rcode::REFUSED
-            }
-            Some(_) => {
-                count(&self.counters.notified);
-                self.refreshes().notified(zone.wire(), client, now.monotonic);
-                self.notified.notify_one();
-                Rcode::NOERROR
-            }
-        };
-        let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
-        let mut suffixes = Suffixes::new();
-        let length = beside.writer(&query, &mut suffixes, &mut out[..room]).map(|writer| {
-            let authoritative = rcode == Rcode::NOERROR;
-            let end = End { rcode: rcode.into(), authoritative, ..End::new(beside.udp_payload_max) };
-            writer.finish(&query, end)
-        });
-        let length = length.and_then(|length| match &mut signer {
-            None => Some(length),
-            Some(signer) => signer.sign(out, length, unix),
-        });
-        let reply = length.map_or(Reply::Drop(Why::NoRoom), Reply::Send);
-        Some(if signer.is_some() { Respond::Signed(reply, None) } else { Respond::Reply(reply) })
+        (beside, out): (&Beside<'_>, &mut [u8]),
+    ) -> Result<Option<Signer>, Reply> {
+        let Some(tsig) = tsig else { return Ok(None) };
+        let verified = signature::verify(asked.query, tsig, &self.config().keys, now.unix.as_secs());
+        verified.map(Some).map_err(|failed| self.disbelieve(query, failed, tsig, now, asked, (beside, out)))
     }
 
     /// Signs the refusal of what is signed and no query of ours, such as UPDATE: who has signed believes no other answer (RFC
@@ -515,20 +446,31 @@ impl Transfers {
     }
 }
 
-/// The bits of the opcode in the third octet of a header.
-const OPCODE_BITS: u8 = 0x78;
-
-/// Whether a message is a notification, and no answer to one.
-fn is_notification(message: &[u8]) -> bool {
-    message.len() >= HEADER && message[2] & (0x80 | OPCODE_BITS) == Opcode::NOTIFY.to_int() << 3
-}
-
 /// What becomes of a query that is signed or asks for a transfer.
 enum Respond {
     Outgoing(Box<Outgoing>),
     Reply(Reply),
     /// To a request with a right signature, with what a policy decided.
     Signed(Reply, Option<Routed>),
+}
+
+impl Respond {
+    /// A message of this length in `out`, signed where the request was; without a length there was no room for it.
+    fn with(
+        length: Option<usize>,
+        signer: Option<Signer>,
+        routed: Option<Routed>,
+        out: &mut [u8],
+        unix: u64,
+    ) -> Respond {
+        let reply = |length: Option<usize>| length.map_or(Reply::Drop(Why::NoRoom), Reply::Send);
+        match signer {
+            None => Respond::Reply(reply(length)),
+            Some(mut signer) => {
+                Respond::Signed(reply(length.and_then(|length| signer.sign(out, length, unix))), routed)
+            }
+        }
+    }
 }
 
 impl From<Reply> for Respond {
@@ -544,6 +486,15 @@ enum Transfer {
 }
 
 impl Beside<'_> {
+    /// What stands beside the answer to a query.
+    fn of<'a>(generation: &'a Generation, query: &Query<'_>, asked: &Asked<'_>, now: Now) -> Beside<'a> {
+        let mut beside = Beside { udp_payload_max: generation.settings.udp_payload_max, ..Beside::default() };
+        if let Some(edns) = &query.edns {
+            generation.options(edns, asked, now, &mut beside.options);
+        }
+        beside
+    }
+
     /// A writer of the message, which keeps room for the options; `None` where not even the question has any.
     fn writer<'a>(
         &'a self,
