@@ -1,7 +1,7 @@
 //! What is wrong: told with what, where and how to go on at start, survived while serving.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, UdpSocket};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -522,6 +522,31 @@ fn noise_ends_no_worker() {
     assert_eq!(counters["dropped"]["panicked"].as_u64().unwrap_or(0), 0, "{counters}");
     let ended = server.stop();
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_crowd_is_told_for_how_long_it_may_be_idle() {
+    let folder = Folder::new();
+    let zone = folder.write("example.com.zone", ZONE);
+    let limits = "version = \"v1\"\n[tcp]\nconnections_max = 2\nper_client_max = 2\nidle = \"9 s\"\nidle_when_crowded = \"4 s\"\n";
+    let server =
+        Serving::start(&folder, &["--config", &folder.write("pointsman.toml", limits), "--zone", &zone]);
+    const KEEPALIVE: u16 = 11;
+    let message = Question::new("ns.example.com", "A").option(KEEPALIVE, &[]).message();
+    let told = |stream: &mut TcpStream| {
+        send(stream, &message).expect("the server takes it");
+        let answer = Answer::read(&receive(stream).expect("an answer"));
+        answer.option(KEEPALIVE).map(<[u8]>::to_vec)
+    };
+    let mut first = connect(server.dns());
+    assert_eq!(told(&mut first), Some(vec![0, 90]));
+    let mut second = connect(server.dns());
+    assert_eq!(
+        [told(&mut second), told(&mut first)],
+        [(); 2].map(|()| Some(vec![0, 40])),
+        "in tenths of a second"
+    );
+    server.stop();
 }
 
 #[test]

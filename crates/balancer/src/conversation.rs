@@ -183,8 +183,7 @@ impl<'a> Conversation<'a> {
         let limits = &self.connections.limits;
         let wait = match (self.assembler.is_partial(), self.under_way.is_empty()) {
             (true, _) => limits.message,
-            (false, true) if self.place.is_crowded() => limits.idle.min(limits.idle_when_crowded),
-            (false, true) => limits.idle,
+            (false, true) => limits.idle_now(self.place.is_crowded()),
             // Who has queries under way is not idle.
             (false, false) => limits.lifetime,
         };

@@ -171,6 +171,7 @@ mod tests {
     use std::io::Write as _;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
+    use std::time::Duration;
 
     use super::*;
     use crate::generation::Settings;
@@ -222,8 +223,8 @@ mod tests {
         let limit = Some(Arc::new(RateLimit::new(Limits::default(), [0; 16])));
         let generation = Generation::empty(1, Settings::default());
         let answering = answering(&generation, Shared { limit, ..Shared::default() });
-        let limited =
-            [Transport::Udp, Transport::Tcp].map(|transport| answering.fast(transport).limit.is_some());
+        let limited = [Transport::Udp, Transport::Tcp { idle: Duration::ZERO }]
+            .map(|transport| answering.fast(transport).limit.is_some());
         assert_eq!(limited, [true, false]);
     }
 

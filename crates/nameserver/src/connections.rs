@@ -45,8 +45,9 @@ impl Connections {
         let rng = Mutex::new(Rng::with_seed(seed));
         // Whoever holds the lock is the ledger's one writer; nothing slow is done meanwhile.
         let ledger = Arc::new(Mutex::new(ledger));
+        let places = admission.clone();
         let handler = |client: SocketAddr, server: SocketAddr| {
-            let (answering, ledger) = (answering.clone(), ledger.clone());
+            let (answering, ledger, places) = (answering.clone(), ledger.clone(), places.clone());
             let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
             move |query: &[u8], out: &mut [u8]| {
                 let generation = answering.published.load();
@@ -54,7 +55,7 @@ impl Connections {
                     query,
                     client,
                     server,
-                    transport: Transport::Tcp,
+                    transport: Transport::Tcp { idle: limits.idle_now(places.is_crowded()) },
                     worker: None,
                     generation: &generation,
                     now: answering.clock.now(),

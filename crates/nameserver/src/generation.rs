@@ -49,8 +49,6 @@ pub struct Settings {
     pub nsid: Option<Arc<str>>,
     /// Keep the program's version to itself.
     pub hide_version: bool,
-    /// For how long a TCP connection may be idle, as it is told to clients that ask.
-    pub tcp_idle: Duration,
 }
 
 impl Default for Settings {
@@ -61,7 +59,6 @@ impl Default for Settings {
             require_cookies: false,
             nsid: None,
             hide_version: false,
-            tcp_idle: net::tcp::Limits::default().idle,
         }
     }
 }

@@ -89,6 +89,11 @@ impl Admission {
         Self { places_max, per_client_max, open: Mutex::default(), turns: AtomicU64::new(0) }
     }
 
+    /// Whether more than half of all places are taken.
+    pub fn is_crowded(&self) -> bool {
+        self.open().total > self.places_max / 2
+    }
+
     /// Gives a place to the client at `address`; it counts as working until it says that it waits.
     ///
     /// # Errors
@@ -160,9 +165,9 @@ impl Open {
 }
 
 impl Place {
-    /// Whether more than half of all places are taken.
+    /// [`Admission::is_crowded`], of those that the place is one of.
     pub fn is_crowded(&self) -> bool {
-        self.admission.open().total > self.admission.places_max / 2
+        self.admission.is_crowded()
     }
 
     /// Says that a wait begins, since something has come from the client or gone to it. From now on the place may be

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use dns::{Folded, Tsig};
 use domain::base::iana::{Opcode, Rtype};
@@ -65,7 +66,7 @@ pub(super) fn transfer(octets: &[u8]) {
         query: &query,
         client: IpAddr::from(if how & STRANGER == 0 { [127, 0, 0, 1] } else { [192, 0, 2, 1] }),
         local: IpAddr::from([127, 0, 0, 1]),
-        transport: if is_over_tcp { Transport::Tcp } else { Transport::Udp },
+        transport: if is_over_tcp { TCP } else { Transport::Udp },
     };
     let (mut rng, mut out) = (fastrand::Rng::with_seed(1), vec![0; FRAME_MAX]);
     let out = &mut out[..if is_over_tcp { FRAME_MAX - 2 } else { 1_232 }];
@@ -161,7 +162,7 @@ pub(super) fn given() -> Vec<Vec<u8>> {
     let zone = Folded::read(b"\x06signed\0").expect("a name");
     let query = incoming::question(&zone, Rtype::AXFR, ID);
     let local = IpAddr::from([127, 0, 0, 1]);
-    let asked = Asked { query: &query, client: local, local, transport: Transport::Tcp };
+    let asked = Asked { query: &query, client: local, local, transport: TCP };
     let (mut rng, mut out) = (fastrand::Rng::with_seed(1), vec![0; FRAME_MAX]);
     let given = TRANSFERS.answer(generation, &asked, Fast::default(), now, &mut rng, &mut out);
     let Some(Given::Outgoing(mut outgoing)) = given else { panic!("this machine may have it") };

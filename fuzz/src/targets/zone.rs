@@ -202,7 +202,7 @@ pub(super) fn answer(octets: &[u8]) {
     let said =
         Query::read(octets, &mut name).ok().and_then(|query| query.edns).map(|edns| edns.udp_payload_size);
     let taken = usize::from(said.map_or(512, |said| said.clamp(512, 1232)));
-    for (transport, most) in [(Transport::Udp, taken), (Transport::Tcp, 65_535)] {
+    for (transport, most) in [(Transport::Udp, taken), (Transport::Tcp { idle: Duration::ZERO }, 65_535)] {
         let asked = Asked { query: octets, client, local: client, transport };
         let mut rng = fastrand::Rng::with_seed(octets.len() as u64);
         let Reply::Send(length) = BOOK.generation.answer(&asked, now, &mut rng, &mut out) else { continue };

@@ -19,6 +19,7 @@ mod proofs;
 mod response;
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use dns::edns::{Edns, Options, UDP_PLAIN_PAYLOAD};
 use dns::query::{HEADER, MESSAGE_MAX, Query, Refusal};
@@ -56,7 +57,10 @@ pub enum Transport {
     /// A datagram: the answer must fit one.
     Udp,
     /// A stream.
-    Tcp,
+    Tcp {
+        /// For how long its connection may be idle from now on, as a client that asks is told.
+        idle: Duration,
+    },
 }
 
 /// What becomes of a query.
@@ -190,7 +194,7 @@ impl Generation {
     #[inline]
     pub(crate) fn size_max(&self, asked: &Asked<'_>, query: &Query<'_>) -> usize {
         match (asked.transport, &query.edns) {
-            (Transport::Tcp, _) => MESSAGE_MAX,
+            (Transport::Tcp { .. }, _) => MESSAGE_MAX,
             (Transport::Udp, None) => UDP_PLAIN_PAYLOAD.into(),
             (Transport::Udp, Some(edns)) => {
                 edns.udp_payload_size.min(self.settings.udp_payload_max).max(UDP_PLAIN_PAYLOAD).into()
@@ -216,8 +220,10 @@ impl Generation {
         if edns.nsid {
             options.nsid = self.settings.nsid.as_ref().map(|nsid| nsid.as_bytes());
         }
-        if edns.tcp_keepalive && asked.transport == Transport::Tcp {
-            let units = self.settings.tcp_idle.as_millis() / KEEPALIVE_UNIT_MS;
+        if let Transport::Tcp { idle } = asked.transport
+            && edns.tcp_keepalive
+        {
+            let units = idle.as_millis() / KEEPALIVE_UNIT_MS;
             options.tcp_keepalive = Some(u16::try_from(units).unwrap_or(u16::MAX));
         }
         presented

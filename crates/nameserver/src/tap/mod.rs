@@ -109,7 +109,7 @@ impl Tap {
         let both = Message {
             protocol: Some(match exchange.transport {
                 Transport::Udp => Protocol::Udp,
-                Transport::Tcp => Protocol::Tcp,
+                Transport::Tcp { .. } => Protocol::Tcp,
             }),
             query_address: Some(canonical(client)),
             response_address: Some(canonical(server)),

@@ -258,7 +258,7 @@ impl Transfers {
         let is_transfer = knows_version
             && query.class == Class::IN
             && match asked.transport {
-                Transport::Tcp => matches!(query.rtype, Rtype::AXFR | Rtype::IXFR),
+                Transport::Tcp { .. } => matches!(query.rtype, Rtype::AXFR | Rtype::IXFR),
                 Transport::Udp => query.rtype == Rtype::IXFR,
             };
         let limit = generation.size_max(asked, &query).min(out.len());
@@ -327,7 +327,7 @@ impl Transfers {
         let unix = now.unix.as_secs();
         let mut signer = signature::verify(asked.query, &tsig, &self.config().keys, unix).ok()?;
         let limit = match asked.transport {
-            Transport::Tcp => out.len(),
+            Transport::Tcp { .. } => out.len(),
             // Not more than everybody takes, whatever it says of what it takes.
             Transport::Udp => out.len().min(UDP_PLAIN_PAYLOAD.into()),
         };
@@ -570,7 +570,12 @@ mod tests {
         assert_eq!(signer.sign(&mut query, question.len(), 0), Some(query.len()));
         let (shared, now) = (Shared::default(), Now { monotonic: Duration::ZERO, unix: Duration::ZERO });
         let client = IpAddr::from([127, 0, 0, 1]);
-        let asked = Asked { query: &query, client, local: client, transport: Transport::Tcp };
+        let asked = Asked {
+            query: &query,
+            client,
+            local: client,
+            transport: Transport::Tcp { idle: Duration::ZERO },
+        };
         let mut out = vec![0; 65_535];
         let ask = |out: &mut [u8]| {
             transfers.answer(&book.generation, &asked, shared.fast(), now, &mut Rng::with_seed(1), out)

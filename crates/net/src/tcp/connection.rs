@@ -355,13 +355,13 @@ where
     }
 
     fn deadline(&self) -> Instant {
-        let Limits { idle, idle_when_crowded, message, .. } = *self.limits;
+        let message = self.limits.message;
         match self.awaited {
             // Waiting answers are sent even at the end of the lifetime.
             Awaited::Taking => after(self.since, message),
             Awaited::RestOfQuery => after(self.since, message).min(self.lifetime_end()),
             Awaited::Query => {
-                let idle = if self.place.is_crowded() { idle.min(idle_when_crowded) } else { idle };
+                let idle = self.limits.idle_now(self.place.is_crowded());
                 after(self.since, idle).min(self.lifetime_end())
             }
         }

@@ -37,6 +37,11 @@ impl Limits {
     pub fn admission(&self) -> Admission {
         Admission::new(self.connections_max, self.per_client_max)
     }
+
+    /// For how long a connection that begins to wait for a query now may do so.
+    pub fn idle_now(&self, is_crowded: bool) -> Duration {
+        if is_crowded { self.idle.min(self.idle_when_crowded) } else { self.idle }
+    }
 }
 
 impl Default for Limits {

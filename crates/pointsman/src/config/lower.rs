@@ -69,7 +69,6 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
             require_cookies: given(spec.cookies.clone()) == "require",
             nsid: spec.nsid.map(|placed| placed.value.into()),
             hide_version: given(spec.hide_version),
-            tcp_idle: given(spec.idle.clone()),
         },
         cookies: given(spec.cookies) != "off",
         rate_limit,

@@ -277,12 +277,10 @@ fn cookies_and_what_a_server_is_called() {
     let said = |text: &str| options(&format!("version = \"v1\"\n{text}"), &[]);
     let off = said("cookies = \"off\"");
     assert_eq!((off.cookies, off.settings.require_cookies), (false, false));
-    let required =
-        said("cookies = \"require\"\ncookie_secrets = \"s\"\nnsid = \"fra1\"\n[tcp]\nidle = \"3 s\"");
+    let required = said("cookies = \"require\"\ncookie_secrets = \"s\"\nnsid = \"fra1\"");
     assert_eq!((required.cookies, required.settings.require_cookies), (true, true));
     assert!(matches!(&required.imports[..], [Import::CookieSecrets(path)] if path == Path::new("/etc/s")));
     assert_eq!(required.settings.nsid.as_deref(), Some("fra1"));
-    assert_eq!(required.settings.tcp_idle, Duration::from_secs(3));
     check(
         &format!("cookies = \"off\"\ncookie_secrets = \"s\"\nnsid = \"{}\"", "ä".repeat(33)),
         &[],

@@ -61,11 +61,11 @@ fn cookies_may_be_required_of_those_who_know_them() {
     let (rcode, has_records, given) = cookie_answer(&generation, &[1; 8], Transport::Udp);
     assert_eq!((rcode, has_records, given.len()), (OptRcode::BADCOOKIE, false, 24));
     assert_eq!(cookie_answer(&generation, &given, Transport::Udp).0, OptRcode::NOERROR);
-    assert_eq!(cookie_answer(&generation, &[1; 8], Transport::Tcp).0, OptRcode::NOERROR);
+    assert_eq!(cookie_answer(&generation, &[1; 8], TCP).0, OptRcode::NOERROR);
     let mut bad = given.clone();
     bad[20] ^= 1;
     assert_eq!(cookie_answer(&generation, &bad, Transport::Udp), (OptRcode::BADCOOKIE, false, given.clone()));
-    assert_eq!(cookie_answer(&generation, &bad, Transport::Tcp), (OptRcode::NOERROR, true, given));
+    assert_eq!(cookie_answer(&generation, &bad, TCP), (OptRcode::NOERROR, true, given));
     assert_eq!(lines(&generation, &ask("www.example", Rtype::A))[0], "NOERROR aa", "without a cookie");
 }
 
@@ -105,9 +105,9 @@ fn nsid_and_keepalive_are_told_to_those_who_ask() {
     assert_eq!(ask(&named, &nsid, Transport::Udp), [(3, b"fra1".to_vec())]);
     assert_eq!(ask(&example(), &nsid, Transport::Udp), []);
     assert_eq!(ask(&named, &keepalive, Transport::Udp), []);
-    assert_eq!(ask(&named, &keepalive, Transport::Tcp), [(11, vec![0, 100])]);
+    assert_eq!(ask(&named, &keepalive, TCP), [(11, vec![0, 100])]);
     let both = [&nsid[..], &keepalive].concat();
-    assert_eq!(ask(&named, &both, Transport::Tcp), [(3, b"fra1".to_vec()), (11, vec![0, 100])]);
+    assert_eq!(ask(&named, &both, TCP), [(3, b"fra1".to_vec()), (11, vec![0, 100])]);
     assert_eq!(ask(&named, &[0xff, 0xf0, 0, 3, 1, 2, 3], Transport::Udp), [], "an unknown option");
 }
 

@@ -298,6 +298,6 @@ fn ad_and_cd_are_no_business_of_an_authority() {
 fn a_proof_that_does_not_fit_truncates() {
     let query = Query { dnssec_ok: true, edns: Some(512), ..ask("a.c.x.w.example", Rtype::A) };
     assert_eq!(lines(&signed(NSEC3_ZONE), &query), ["NXDOMAIN aa tc"]);
-    let query = Query { transport: Transport::Tcp, ..query };
+    let query = Query { transport: TCP, ..query };
     assert_eq!(lines(&signed(NSEC3_ZONE), &query).len(), 9);
 }
