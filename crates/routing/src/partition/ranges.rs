@@ -18,21 +18,19 @@ const WINDOW: u32 = 1 << 30;
 /// take more memory for them.
 const RANGES_PER_SLOT: usize = 2;
 
-/// How many starts one looks at in an IPv4 slot that has no table: the one in force as the slot begins, those of the
-/// ranges that begin in it, 8 at most, which are half a cache line and compared at once, and the one behind them.
-pub(super) const V4_WINDOW: usize = 1 + 8 + 1;
+/// How many starts may be looked at in an IPv4 slot that has no table: the one in force as the slot begins, those of the
+/// ranges that begin in it, 7 at most, and the one behind them.
+pub(super) const V4_WINDOW: usize = 1 + 7 + 1;
 
 /// The same for IPv6, whose prefixes crowd: as many ranges as begin in most allocations, so that one slot is
-/// most of the way. Their cache lines are fetched at the same time, where tables below tables would be fetched
-/// one after the other, and would end at a depth that the processor cannot foresee.
-pub(super) const V6_WINDOW: usize = 1 + 30 + 1;
-
-/// Of the ranges that may begin in a slot, every so many'th is compared first, and then those between two of them.
-const STRIDE: usize = 5;
+/// most of the way. They are halved as often whatever the key, so that the processor works on the next look-up
+/// meanwhile, where tables below tables would end at a depth that it cannot foresee.
+pub(super) const V6_WINDOW: usize = 1 + 31 + 1;
 
 /// Ranges by their first key, with a tree of tables that leads to the few that come into question.
 ///
-/// `W` is the size of a window: two more than ranges may begin in a slot that has no table of its own.
+/// `W` is the size of a window: two more than ranges may begin in a slot that has no table of its own, and one more than a
+/// power of two.
 #[derive(Clone, Debug)]
 pub(super) struct Ranges<K: Key, const W: usize> {
     /// Where ranges begin, ascending from 0. At the end `W` more of the highest key are filling, so that a
@@ -67,6 +65,7 @@ const LAST_BITS: u32 = 26;
 impl<K: Key, const W: usize> Ranges<K, W> {
     /// `from` ascends by start, and the first start is 0.
     pub(super) fn new(from: &[(K, u32)]) -> Self {
+        const { assert!((W - 1).is_power_of_two(), "a window is halved until one start is left") };
         let mut starts = Vec::with_capacity(from.len() + W);
         starts.extend(from.iter().map(|(start, _)| *start));
         starts.resize(from.len() + W, K::MAX);
@@ -93,15 +92,12 @@ impl<K: Key, const W: usize> Ranges<K, W> {
         }
         let first = (slot & !(REFERENCE | WINDOW)) as usize;
         let window = self.starts[first..].first_chunk::<W>().expect("W are filling");
-        // Ranges behind the slot's last begin behind the key, so counting needs no end.
-        let begins = |start: &K| usize::from(*start <= key);
+        // Ranges behind the slot's last begin behind the key, so the search needs no end.
         let mut begun = 0;
-        if W - 2 > 2 * STRIDE {
-            let last_of = |stride: usize| &window[stride * STRIDE];
-            begun = STRIDE * (1..(W - 2) / STRIDE).map(|stride| begins(last_of(stride))).sum::<usize>();
-            begun += window[1 + begun..][..STRIDE].iter().map(begins).sum::<usize>();
-        } else {
-            begun += window[1..W - 1].iter().map(begins).sum::<usize>();
+        let mut half = (W - 1) / 2;
+        while half > 0 {
+            begun += half * usize::from(window[begun + half] <= key);
+            half /= 2;
         }
         let at = first + begun;
         if at + 1 < self.words.len() {
