@@ -1,7 +1,6 @@
 //! A generation: everything that decides an answer, as one immutable value.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use dns::edns::UDP_PAYLOAD;
 use routing::{Down, State};

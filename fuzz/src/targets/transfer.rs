@@ -27,6 +27,9 @@ const OVER_TCP: u8 = 1;
 const SIGNED: u8 = 2;
 const STRANGER: u8 = 4;
 
+/// A connection on which nobody waits.
+const TCP: Transport = Transport::Tcp { idle: Duration::ZERO };
+
 /// The octets of a header.
 const HEADER: usize = 12;
 
