@@ -1,6 +1,5 @@
 use std::net::Ipv6Addr;
 use std::path::Path;
-use std::time::Duration;
 
 use clap::Parser;
 use nameserver::generation::Settings;
