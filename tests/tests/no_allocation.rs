@@ -24,6 +24,9 @@ use routing::policy::Context;
 use routing::{Down, External, Family, Partition, Policy, RegionId, Rotation, State, Why, route};
 use tests::query::{Answer, Question};
 
+/// A connection with ten seconds for the next query.
+const TCP: Transport = Transport::Tcp { idle: Duration::from_secs(10) };
+
 /// The system's allocator, which counts calls per thread.
 struct Counting;
 
@@ -219,7 +222,7 @@ fn answer_all(generation: &Generation, local: IpAddr) {
             question.clone().subnet("10.2.0.0/16"),
             question.subnet("2001:db8::/56"),
         ] {
-            for transport in [Transport::Udp, Transport::Tcp] {
+            for transport in [Transport::Udp, TCP] {
                 let query = question.message();
                 let asked = Asked { query: &query, client, local, transport };
                 let before = ALLOCATIONS.get();
@@ -256,7 +259,7 @@ fn signatures_and_proofs_allocate_nothing() {
         ("x.c.example", "A", "NOERROR", 0, 3),
     ] {
         let query = Question::new(name, rtype).dnssec_ok().message();
-        let asked = Asked { query: &query, client, local: client, transport: Transport::Tcp };
+        let asked = Asked { query: &query, client, local: client, transport: TCP };
         let before = ALLOCATIONS.get();
         let reply = book.generation.answer(&asked, NOW, &mut rng, &mut out);
         assert_eq!(ALLOCATIONS.get(), before, "allocations for {name} {rtype}");
@@ -289,7 +292,7 @@ fn options_and_rates_allocate_nothing() {
     });
     let mut verdicts = [0; 4];
     for query in [new.message(), bad.message(), alone].iter().chain(&texts) {
-        for transport in [Transport::Udp, Transport::Tcp] {
+        for transport in [Transport::Udp, TCP] {
             let asked = Asked { query, client, local: client, transport };
             for _ in 0..9 {
                 let before = ALLOCATIONS.get();
@@ -323,7 +326,7 @@ fn tapping_allocates_nothing() {
     let longest = vec![0; 65_535];
     let server = "127.0.0.1:53".parse().expect("an address");
     let mut dropped = 0;
-    for transport in [Transport::Udp, Transport::Tcp] {
+    for transport in [Transport::Udp, TCP] {
         for response in [None, Some(&longest[..])] {
             let time = Duration::from_secs(1);
             let exchange = Exchange { client: server, server, transport, time, query: &query, response };

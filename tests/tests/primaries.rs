@@ -282,6 +282,10 @@ fn what_a_primary_gives_wrongly_changes_nothing() {
     let of = |zone: &str| told(zones.iter().position(|told| told == zone).expect("it fails"), "message");
     assert!(of("example.").contains("BADSIG"), "{status}");
     assert!(of("elsewhere.").contains("REFUSED"), "{status}");
+    // A zone that has not come is none that is not ours.
+    for (name, expected) in [("www.elsewhere", "SERVFAIL"), ("www.nowhere", "REFUSED")] {
+        assert_eq!(Question::new(name, "A").udp(dns).rcode, expected, "{name}");
+    }
     // A notification of nobody, one of no zone, and one that is not signed as it must be.
     for (zone, expected) in [("example", "REFUSED"), ("nowhere", "NOTAUTH")] {
         let mut message = Question::new(zone, "SOA").message();

@@ -194,6 +194,11 @@ fn where_frames_cannot_go_it_says_so_and_how_to_go_on() {
                 &["--source-prefix", "fd00:99::/64", "--frames"],
                 &["route add local fd00:99::/64"],
             ),
+            (
+                "10.99.0.1",
+                &["--source-prefix", "127.1.0.0/16", "--frames"],
+                &["is none that a host takes frames from; expected a prefix outside"],
+            ),
             // Their answers would come, but no connection can begin there.
             (
                 "fd00:99::1",

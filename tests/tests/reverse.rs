@@ -636,11 +636,15 @@ fn a_snapshot_outlives_the_program() {
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     let damaged = folder.write("damaged.cache", damaged);
-    let ended =
-        Program::start(&["reverse", "--upstream", &upstream, "--dns", "127.0.0.1:0", "--snapshot", &damaged])
-            .end();
-    assert_eq!(ended.status.code(), Some(1));
-    assert!(ended.stderr.contains("damaged.cache: it is damaged"), "{}", ended.stderr);
+    let start = ["reverse", "--upstream", &upstream, "--dns", "127.0.0.1:0", "--snapshot", &damaged];
+    for (arguments, code) in
+        [(&start[..], 1), (&[&start[..], &["--check"]].concat(), 1), (&["reverse", "export", &damaged], 2)]
+    {
+        let ended = Program::start(arguments).end();
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("damaged.cache: it is damaged"), "{}", ended.stderr);
+        assert!(ended.stderr.trim_end().ends_with("use a copy of it that is whole"), "{}", ended.stderr);
+    }
 }
 
 #[test]

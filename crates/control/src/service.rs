@@ -127,6 +127,7 @@ mod tests {
             program: "pointsman serve",
             example: "a URL",
             token: "token_file",
+            unavailable: "",
             is_ours: true,
         };
         let server =

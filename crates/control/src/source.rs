@@ -31,6 +31,7 @@ const ASKED: Asked = Asked {
     program: "what the source asks",
     example: "a URL such as http://{address}:9100/metrics",
     token: "nothing: sources send none",
+    unavailable: "",
     is_ours: false,
 };
 

@@ -27,7 +27,7 @@ use crate::generation::{Generation, Settings};
 use crate::health::record::Record;
 use crate::health::{Probes, Table};
 use crate::names::NameHash;
-use crate::transfer::{Primaries, Secondaries};
+use crate::transfer::{Primaries, PrimaryZones, Secondaries};
 use crate::zone::read::{self, Master};
 use crate::zone::{View, Zone};
 pub use condition::{Condition, Etag};
@@ -364,6 +364,7 @@ impl Book {
                 Ok(vec![])
             }
             Edit::Primaries(primaries) => {
+                self.generation.primary_zones = Arc::new(PrimaryZones::from(&*primaries));
                 self.primaries = primaries;
                 Ok(vec![])
             }

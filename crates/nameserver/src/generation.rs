@@ -1,7 +1,9 @@
 //! A generation: everything that decides an answer, as one immutable value.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use dns::Folded;
 use dns::edns::UDP_PAYLOAD;
 use routing::{Down, State};
 
@@ -9,6 +11,7 @@ use crate::cookies::Secrets;
 use crate::health::Table;
 use crate::names::NameHash;
 use crate::policies::Policies;
+use crate::transfer::PrimaryZones;
 use crate::zone::{Served, View};
 
 /// The longest identifier of a server, in octets: beside it, any question and its cookie fit the smallest answer.
@@ -29,6 +32,8 @@ pub struct Generation {
     pub down: Arc<Down>,
     /// What probes hold of servers: fast state, the same table in all generations.
     pub health: Arc<Table>,
+    /// The zones that primaries give, also those that have not come yet.
+    pub primary_zones: Arc<PrimaryZones>,
     /// What cookies are made and checked with; without any there are no cookies.
     pub secrets: Arc<Secrets>,
     /// What the operator chose for all answers.
@@ -74,6 +79,7 @@ impl Generation {
             policies: Policies::default(),
             down: Arc::default(),
             health: Arc::default(),
+            primary_zones: Arc::default(),
             secrets: Arc::default(),
             settings,
         }
@@ -82,6 +88,11 @@ impl Generation {
     /// Answers by these views from now on.
     pub fn choose_views(&mut self, views: Arc<[View]>) {
         self.zones.choose(views, &self.hash);
+    }
+
+    /// Whether a name that is in no zone at this address of ours is in one that is to come from a primary.
+    pub fn awaits(&self, name: &Folded, local: IpAddr) -> bool {
+        self.primary_zones.above(name).any(|origin| self.zones.is_for(origin, local))
     }
 
     /// Which servers may be drawn: by what operators set, and by what probes found just now.

@@ -1,7 +1,7 @@
 //! Whoever runs this process, systemd or a person at a terminal: is told how far it is, and asks things of it by signals.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
 use nix::sys::signal::Signal as System;
 use sd_notify::NotifyState;
@@ -36,11 +36,20 @@ impl Stop {
 
     /// Waits until one has come.
     pub(crate) async fn wanted(&mut self) {
-        poll_fn(|context| match self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+        poll_fn(|context| match self.has_come(context) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         })
         .await;
+    }
+
+    /// Whether one has come, for who is busy and looks now and then.
+    pub(crate) fn is_wanted(&mut self) -> bool {
+        self.has_come(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn has_come(&mut self, context: &mut Context<'_>) -> bool {
+        self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready())
     }
 }
 

@@ -100,7 +100,9 @@ fn observed(seconds: &[ServerSecond], run: f64) -> String {
     let state =
         |name: &'static str| line(name, &move |second| second.tcp.get(name).copied().unwrap_or(0) as f64);
     let states = ["established", "syn-received", "close-wait", "fin-wait-2", TIME_WAIT];
-    let tcp = states.map(state).into();
+    let mut tcp = Vec::from(states.map(state));
+    // The first stays, so that a server without connections is seen to have had none.
+    tcp.retain(|line| line.name == states[0] || line.points.iter().any(|(_, count)| *count > 0.0));
     format!(
         "<h2>The server: processor time</h2>\n<p>Per cent of one core.</p>\n{}\n\
          <h2>The server: processor time by core</h2>\n<p>Per cent of each; a thread's time counts for the core on which \
@@ -150,7 +152,8 @@ fn over(up: Axis, lines: Vec<Line>) -> String {
 
 /// Distributions: times of powers of ten over an axis of nines.
 fn of_nines(lines: Vec<Line>) -> String {
-    let across = Axis { marks: nines_marks(), ..Axis::default() };
+    let end = lines.iter().filter_map(|line| line.points.last()).map(|(at, _)| *at).fold(0.0, f64::max);
+    let across = Axis { marks: nines_marks(end), ..Axis::default() };
     Plot { across, up: Axis { is_log: true, ..Axis::default() }, lines }.svg()
 }
 
@@ -187,8 +190,14 @@ fn nine(percent: f64) -> f64 {
     -(1.0 - percent / 100.0).log10()
 }
 
-fn nines_marks() -> Vec<Mark> {
-    [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999].map(|percent| (nine(percent), format!("{percent} %"))).into()
+/// Marks up to the first behind the end of what is drawn: of few queries there are few nines.
+fn nines_marks(end: f64) -> Vec<Mark> {
+    let mut marks = Vec::from(
+        [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999].map(|percent| (nine(percent), format!("{percent} %"))),
+    );
+    let behind = marks.iter().position(|(at, _)| *at >= end);
+    marks.truncate(behind.map_or(marks.len(), |behind| behind + 1).max(3));
+    marks
 }
 
 #[cfg(test)]
@@ -239,6 +248,13 @@ mod tests {
         assert_eq!(rates(&[5], 2.25), [(0.0, 5.0)]);
         assert_eq!(rates(&[64], 0.5), [(0.0, 128.0), (0.5, 128.0)]);
         assert_eq!((rates(&[], 0.5), rates(&[1], 0.0)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn an_axis_of_nines_ends_behind_what_is_drawn() {
+        let last = |end| nines_marks(end).pop().map(|(_, told)| told);
+        let told = [0.0, 1.0, 1.3, 3.3, 5.3].map(last);
+        assert_eq!(told, ["90 %", "90 %", "99 %", "99.99 %", "99.999 %"].map(|mark| Some(mark.into())));
     }
 
     #[test]

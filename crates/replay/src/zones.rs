@@ -16,4 +16,4 @@ mod seen;
 mod tests;
 
 pub use made::{Made, MadeUp, Record, Servers, Zone};
-pub use seen::{LeftOut, OCTETS_MAX, Seen};
+pub use seen::{Counts, LeftOut, OCTETS_MAX, Seen};

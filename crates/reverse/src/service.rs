@@ -102,11 +102,9 @@ impl std::fmt::Display for StartError {
             StartError::User(cause) => write!(f, "failed to {cause}"),
             StartError::Snapshot(path, why) => {
                 write!(f, "{}: {why}; move it away to begin with an empty cache", path.display())?;
-                match why {
-                    Unread::Version(_) => f.write_str(
-                        ", or bring it over: `reverse export` of the program that wrote it, `reverse import` of this one",
-                    ),
-                    _ => Ok(()),
+                match why.advice() {
+                    "" => Ok(()),
+                    advice => write!(f, ", or {advice}"),
                 }
             }
             StartError::Held(path) => {
@@ -144,14 +142,15 @@ pub struct Service {
 }
 
 impl Service {
-    /// Looks whether what is to be written could be, and changes nothing.
+    /// Looks whether what is to be written could be and what was kept can be read, and changes nothing.
     ///
     /// # Errors
-    /// [`StartError::Unwritable`], for the first that could not.
+    /// [`StartError::Unwritable`], for the first that could not; [`StartError::Snapshot`].
     pub fn check(options: &Options) -> Result<(), StartError> {
         let check =
             |path: &PathBuf| whole::check(path).map_err(|cause| StartError::Unwritable(path.clone(), cause));
-        written(options).try_for_each(check)
+        written(options).try_for_each(check)?;
+        warm(options).map(drop)
     }
 
     /// Starts everything; returns when all faces answer.

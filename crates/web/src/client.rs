@@ -50,6 +50,9 @@ pub struct Asked {
     pub example: &'static str,
     /// The option or key by which the token is given; empty where none is asked for.
     pub token: &'static str,
+    /// What goes on where it cannot do what it is asked just then (503), and where more is told, as a sentence; empty where its
+    /// own words say all.
+    pub unavailable: &'static str,
     /// Whether it is Pointsman's own: then a refusal is in the words of its API, and a tunnel is a way to it.
     pub is_ours: bool,
 }
@@ -61,6 +64,7 @@ const API: Asked = Asked {
     program: "pointsman serve",
     example: "a URL such as http://127.0.0.1:8053",
     token: "--token-file FILE or POINTSMAN_TOKEN",
+    unavailable: "The last generation goes on; `pointsman status` tells how the store is.",
     is_ours: true,
 };
 
@@ -71,6 +75,7 @@ pub const REVERSE: Asked = Asked {
     program: "pointsman reverse --http ADDR",
     example: "a URL such as http://127.0.0.1:8054",
     token: "",
+    unavailable: "",
     is_ours: true,
 };
 
@@ -81,6 +86,7 @@ pub const BALANCE: Asked = Asked {
     program: "pointsman balance --http ADDR",
     example: "a URL such as http://127.0.0.1:8055",
     token: "--token-file FILE or POINTSMAN_TOKEN",
+    unavailable: "",
     is_ours: true,
 };
 
@@ -425,8 +431,8 @@ impl Client {
             StatusCode::UNAUTHORIZED => {
                 Some(format!("The token given with {} is not the server's.", self.asked.token))
             }
-            StatusCode::SERVICE_UNAVAILABLE => {
-                Some("The last generation goes on; `pointsman status` tells how the store is.".into())
+            StatusCode::SERVICE_UNAVAILABLE if !self.asked.unavailable.is_empty() => {
+                Some(self.asked.unavailable.into())
             }
             _ => None,
         }

@@ -14,26 +14,9 @@ const SERVERS: usize = 2;
 
 /// Responses, each behind its length, of servers by turns: each zone that is made of them has the records that a zone must
 /// have, none that is not its own, and a text that is read, but for data that is no zone's.
-pub(super) fn made(mut octets: &[u8]) {
-    let mut seen = Seen::default();
-    let mut turn = 0;
-    while let Some((length, rest)) = octets.split_first_chunk().map(|(length, rest)| (*length, rest)) {
-        let (message, rest) = rest.split_at(rest.len().min(u16::from_be_bytes(length).into()));
-        (octets, turn) = (rest, (turn + 1) % SERVERS);
-        let mut message = message.to_vec();
-        if let Some(flags) = message.get_mut(2) {
-            *flags |= 0x80;
-        }
-        seen.add(&Message {
-            time: Duration::ZERO,
-            client: SocketAddr::from(([203, 0, 113, 1], 5353)),
-            server: SocketAddr::from((Ipv4Addr::new(192, 0, 2, turn as u8), PORT)),
-            transport: Transport::Udp,
-            octets: message,
-        });
-    }
+pub(super) fn made(octets: &[u8]) {
     for hierarchy in [false, true] {
-        for zone in Made::of(&seen, hierarchy).zones {
+        for zone in Made::of(seen(octets), hierarchy).zones {
             let is_apex = |rtype| move |record: &replay::zones::Record| record.rtype == rtype;
             let of_apex: Vec<_> = zone.records.iter().filter(|record| record.owner == zone.origin).collect();
             assert!(
@@ -55,6 +38,28 @@ pub(super) fn made(mut octets: &[u8]) {
             }
         }
     }
+}
+
+/// What they show.
+fn seen(mut octets: &[u8]) -> Seen {
+    let mut seen = Seen::default();
+    let mut turn = 0;
+    while let Some((length, rest)) = octets.split_first_chunk().map(|(length, rest)| (*length, rest)) {
+        let (message, rest) = rest.split_at(rest.len().min(u16::from_be_bytes(length).into()));
+        (octets, turn) = (rest, (turn + 1) % SERVERS);
+        let mut message = message.to_vec();
+        if let Some(flags) = message.get_mut(2) {
+            *flags |= 0x80;
+        }
+        seen.add(&Message {
+            time: Duration::ZERO,
+            client: SocketAddr::from(([203, 0, 113, 1], 5353)),
+            server: SocketAddr::from((Ipv4Addr::new(192, 0, 2, turn as u8), PORT)),
+            transport: Transport::Udp,
+            octets: message,
+        });
+    }
+    seen
 }
 
 /// A referral, an answer with an alias, and that there is no such type.

@@ -41,8 +41,8 @@ pub(super) struct Response<'a> {
     proofs: Proofs<'a>,
     fast: Fast<'a>,
     now: Now,
-    /// Who asked, and how many bits of the client's address it gave.
-    asker: IpAddr,
+    /// What came in, and how many bits of the client's address it gave.
+    asked: &'a Asked<'a>,
     source: u8,
     pub(super) rng: &'a mut Rng,
     pub(super) end: End,
@@ -89,7 +89,7 @@ impl<'a> Response<'a> {
     pub(super) fn new(
         generation: &'a Generation,
         query: &'a Query<'a>,
-        asked: &Asked<'_>,
+        asked: &'a Asked<'a>,
         (fast, now): (Fast<'a>, Now),
         rng: &'a mut Rng,
         writer: Writer<'a>,
@@ -108,7 +108,7 @@ impl<'a> Response<'a> {
             proofs: Proofs::new(),
             fast,
             now,
-            asker: asked.client,
+            asked,
             source: given.filter(|_| subnet.is_some()).map_or(0, |subnet| subnet.source()),
             rng,
             end: begin(generation),
@@ -147,8 +147,7 @@ impl<'a> Response<'a> {
             let hash = &self.generation.hash;
             let above = self.query.rtype == Rtype::DS;
             let Some(zone) = self.zones.closest(current.folded, above, hash) else {
-                let refused = ExtendedError::NotAuthoritative;
-                return if current.is_asked { self.refused(refused) } else { Ok(()) };
+                return if current.is_asked { self.of_no_zone() } else { Ok(()) };
             };
             if zone.is_expired() {
                 return if current.is_asked { self.expired() } else { Ok(()) };
@@ -353,7 +352,7 @@ impl<'a> Response<'a> {
             external,
             now: self.now.monotonic,
             source: self.source,
-            asker: Some(self.asker),
+            asker: Some(self.asked.client),
         });
         let state = self.generation.state().with_turns(turns).with_asking(asking);
         let choice = route(policy, family, self.client, state, self.rng);
@@ -444,6 +443,16 @@ impl<'a> Response<'a> {
     pub(super) fn refused(&mut self, why: ExtendedError) -> Result<(), Full> {
         self.end.rcode = Rcode::REFUSED.into();
         self.end.extended_error = Some(why);
+        Ok(())
+    }
+
+    /// The name is in no zone that is here.
+    fn of_no_zone(&mut self) -> Result<(), Full> {
+        if !self.generation.awaits(self.query.name, self.asked.local) {
+            return self.refused(ExtendedError::NotAuthoritative);
+        }
+        self.end.rcode = Rcode::SERVFAIL.into();
+        self.end.extended_error = Some(ExtendedError::NotReady);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use crate::book::{Book, Condition, Edit};
 use crate::fast::Fast;
 use crate::generation::Settings;
 use crate::rate_limit::RateLimit;
+use crate::transfer::{Primaries, Primary, PrimaryZones};
 use crate::zone::{View, Zone, read};
 
 mod options;
@@ -503,6 +504,17 @@ fn what_is_answered_depends_on_the_address_that_was_asked() {
         assert_eq!(at(child, "example", Rtype::AXFR, &generation), ["NOTAUTH"]);
     }
     assert_eq!(at("192.0.2.55", "example", Rtype::SOA, &generation), ["REFUSED"]);
+    // What is to come from a primary is only awaited where it would be answered from.
+    let zones = [wire("example"), wire("awaited")].into();
+    let primaries = Primaries(vec![Primary { zones, ..Primary::default() }]);
+    generation.primary_zones = Arc::new(PrimaryZones::from(&primaries));
+    for (local, name, expected) in [
+        ("192.0.2.55", "x.awaited", "SERVFAIL"),
+        ("192.0.2.53", "awaited", "REFUSED"),
+        ("192.0.2.55", "www.example", "REFUSED"),
+    ] {
+        assert_eq!(at(local, name, Rtype::A, &generation), [expected], "{local} {name}");
+    }
 }
 
 /// The example with a policy at `www`, which has other records, too, and serves a delegation and the apex.

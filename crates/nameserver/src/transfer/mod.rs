@@ -59,7 +59,7 @@ use crate::routed::Routed;
 use counters::{Counters, count};
 pub use keys::Keys;
 use outgoing::Outgoing;
-pub use primaries::{Primaries, Primary};
+pub use primaries::{Primaries, Primary, PrimaryZones};
 use refresh::{Refresh, Refreshes};
 pub use secondaries::{Secondaries, Secondary};
 use signature::{Failed, Signer};

@@ -23,6 +23,31 @@ pub struct Primary {
 #[derive(Clone, Debug, Default)]
 pub struct Primaries(pub Vec<Primary>);
 
+/// The names of the zones that we are given, whether they have come or not.
+#[derive(Debug, Default)]
+pub struct PrimaryZones {
+    names: HashSet<Vec<u8>>,
+    /// Bit n is set where some name has n labels: look-ups try no other depth.
+    depths: u128,
+}
+
+impl PrimaryZones {
+    /// The names that a name is at or below, in wire form.
+    pub fn above<'a>(&self, name: &'a Folded) -> impl Iterator<Item = &'a [u8]> {
+        let depths = (0..=name.labels()).filter(move |depth| self.depths >> depth & 1 == 1);
+        depths.map(move |depth| name.suffix(depth)).filter(move |suffix| self.names.contains(*suffix))
+    }
+}
+
+impl From<&Primaries> for PrimaryZones {
+    fn from(primaries: &Primaries) -> PrimaryZones {
+        let names: HashSet<Vec<u8>> = primaries.zones().map(<[u8]>::to_vec).collect();
+        let read = names.iter().filter_map(|name| Folded::read(name));
+        let depths = read.fold(0, |depths, name| depths | 1 << name.labels());
+        PrimaryZones { names, depths }
+    }
+}
+
 impl Primary {
     /// Whether a notification from this address, and with a right signature by this key, is one of its own (RFC 1996 §3.10).
     pub fn notifies(&self, client: IpAddr, key: Option<&Key>) -> bool {
@@ -64,6 +89,30 @@ impl Primaries {
 mod tests {
     use super::*;
     use crate::transfer::keys::Algorithm;
+
+    #[test]
+    fn a_name_is_given_with_the_zones_above_it() {
+        let wire = |name: &str| dns::name::folded_from_text(name).unwrap();
+        let of = |names: &[&str]| Primary {
+            zones: names.iter().map(|name| wire(name)).collect(),
+            ..Primary::default()
+        };
+        let given =
+            PrimaryZones::from(&Primaries(vec![of(&["a.example", "b.c.example"]), of(&["c.example"])]));
+        for (name, expected) in [
+            ("a.example", &["a.example"][..]),
+            ("x.y.b.c.example", &["c.example", "b.c.example"]),
+            ("d.example", &[]),
+            ("example", &[]),
+            (".", &[]),
+        ] {
+            let name = Folded::read(&wire(name)).unwrap();
+            let above: Vec<Vec<u8>> = given.above(&name).map(<[u8]>::to_vec).collect();
+            assert_eq!(above, expected.iter().map(|name| wire(name)).collect::<Vec<_>>());
+        }
+        let root = PrimaryZones::from(&Primaries(vec![of(&["."])]));
+        assert_eq!(root.above(&Folded::root()).count(), 1);
+    }
 
     #[test]
     fn a_notification_must_come_from_the_primary_and_be_signed_as_it_signs() {

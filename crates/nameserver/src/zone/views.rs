@@ -67,6 +67,15 @@ impl Served {
         }
     }
 
+    /// Whether queries to this address are answered from a zone of this name, in wire form, once it is there.
+    pub fn is_for(&self, origin: &[u8], local: IpAddr) -> bool {
+        match (self.chosen.by_origin.get(origin), self.chosen.view(local)) {
+            (None, None) => true,
+            (Some(views), Some(view)) => views.contains(&view),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
     /// The views, as they were chosen.
     pub fn views(&self) -> &Arc<[View]> {
         &self.chosen.views
@@ -171,6 +180,10 @@ pub(crate) mod tests {
             let expected = expected(&|origin| view.zones.iter().any(|zone| zone == origin));
             for address in &view.addresses {
                 assert_eq!(found(served.at(*address)), expected, "{view:?}");
+                let is_for = |zone: &&Arc<Zone>| served.is_for(zone.origin().wire(), *address);
+                let there: HashSet<*const Zone> =
+                    served.all().iter().filter(is_for).map(Arc::as_ptr).collect();
+                assert_eq!(there, expected, "{view:?}");
             }
         }
         let others =

@@ -233,11 +233,17 @@ impl Replay {
             } else {
                 ""
             };
-            let expected = format!(
-                "a prefix of which all addresses are, such as 127.1.0.0/16, or first `ip route add local {prefix} dev \
-                 lo`{nonlocal}"
+            let example = if self.frames { "" } else { ", such as 127.1.0.0/16" };
+            let all_ours = format!(
+                "a prefix of which all addresses are{example}, or first `ip route add local {prefix} dev lo`{nonlocal}"
             );
-            fault("--source-prefix", format!("{address} is no address of this host"), &expected);
+            let (what, expected) = match self.frames && address.is_loopback() {
+                true => {
+                    ("is none that a host takes frames from", "a prefix outside of 127.0.0.0/8".to_owned())
+                }
+                false => ("is no address of this host", all_ours),
+            };
+            fault("--source-prefix", format!("{address} {what}"), &expected);
         }
         let hops = if self.frames { self.hops(&mut fault) } else { Vec::new() };
         if !FACTORS.contains(&self.factor) {
@@ -369,8 +375,11 @@ fn can_send(address: IpAddr) -> bool {
     !bound.is_err_and(|cause| cause.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
-/// Whether this host takes what is sent to an address, where the system tells.
+/// Whether this host takes what another one sends to an address or says to be from it, where the system tells.
 fn is_taken(address: IpAddr) -> bool {
+    if address.is_loopback() {
+        return false;
+    }
     match hop::towards(address, Duration::ZERO) {
         Err(hop::Error::NotEthernet(device)) => device == LOOPBACK,
         Err(hop::Error::System(_)) => true,

@@ -118,8 +118,11 @@ async fn serve(options: Options, faults: Faults, log: Log) -> Result<(), Failure
 }
 
 fn export(path: &Path) -> Result<(), Failure> {
-    let (_cache, reader) =
-        snapshot::load(path, usize::MAX, 0).map_err(|why| Failure::file(path, why.to_string(), ""))?;
+    let unread = |why: snapshot::Unread| match why.advice() {
+        "" => Failure::file(path, why.to_string(), ""),
+        advice => Failure::file(path, format!("{why}; {advice}"), ""),
+    };
+    let (_cache, reader) = snapshot::load(path, usize::MAX, 0).map_err(unread)?;
     let mut out = BufWriter::new(io::stdout().lock());
     text::write(&reader, now(), &mut out).and_then(|_| out.flush()).map_err(|cause| Failure::output(&cause))
 }

@@ -40,6 +40,7 @@ const API: Asked = Asked {
     program: "pointsman serve",
     example: "a URL such as http://127.0.0.1:8053",
     token: "token_file",
+    unavailable: "",
     is_ours: true,
 };
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use dns::Rtype;
 
 use super::name::{self, Name, ROOT};
-use super::seen::{Key, Place, Seen};
+use super::seen::{Key, Place, Set};
 
 /// The zones of each server of a trace.
 pub(super) struct Holdings {
@@ -18,10 +18,10 @@ pub(super) struct Holdings {
 impl Holdings {
     /// What servers showed that they have: the SOA record of a zone, its NS records as the zone's own, its signatures, or an
     /// authoritative answer below its apex.
-    pub(super) fn of(seen: &Seen) -> Holdings {
+    pub(super) fn of(sets: &BTreeMap<Key, Set>) -> Holdings {
         let mut zones: BTreeMap<IpAddr, BTreeSet<Name>> = BTreeMap::new();
         let mut apexes = BTreeSet::new();
-        for key in seen.sets.keys() {
+        for key in sets.keys() {
             let is_own = matches!(key.place, Place::Answer | Place::Authority);
             let shows_apex = is_own && matches!(key.rtype, Rtype::SOA | Rtype::NS | Rtype::DNSKEY);
             let apex = if shows_apex { Some(&key.owner) } else { key.signer.as_ref() };
@@ -36,13 +36,13 @@ impl Holdings {
         }
         let mut holdings = Holdings { zones, apexes };
         // Only now is it known which apexes there are above what was answered.
-        let answered = seen.sets.keys().filter(|key| key.place == Place::Answer && key.signer.is_none());
+        let answered = sets.keys().filter(|key| key.place == Place::Answer && key.signer.is_none());
         let answered = answered.filter_map(|key| Some((key.server, holdings.apex_of(key)?.clone())));
         for (server, apex) in answered.collect::<Vec<_>>() {
             holdings.zones.entry(server).or_default().insert(apex);
         }
         // Who refers and shows nothing else has the zone next above, or that of the root.
-        for key in seen.sets.keys().filter(|key| key.place == Place::Cut && *key.owner != *ROOT) {
+        for key in sets.keys().filter(|key| key.place == Place::Cut && *key.owner != *ROOT) {
             let zones = holdings.zones.entry(key.server).or_default();
             if name::closest_above(zones, &key.owner).is_none() {
                 let above = name::closest_above(&holdings.apexes, &key.owner);

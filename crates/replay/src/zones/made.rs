@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::iter;
 use std::net::IpAddr;
 
 use dns::Rtype;
 
 use super::holdings::Holdings;
 use super::name::{self, Name, ROOT};
-use super::seen::Seen;
+use super::seen::{Key, Seen, Set};
 
 /// The type of a record that only says that a name is there: of those for private use (RFC 6895 §3.1) nobody asks for it.
 const PLACEHOLDER: Rtype = Rtype::from_int(65_280);
@@ -81,8 +82,11 @@ pub struct MadeUp {
     pub names: u64,
 }
 
-/// RRsets of a zone by owner, type and, for RRSIG, the type that is covered.
-type Sets = BTreeMap<(Name, Rtype, Rtype), (u32, BTreeSet<Vec<u8>>)>;
+/// An RRset's owner, its type and, for RRSIG, the type that is covered.
+type SetKey = (Name, Rtype, Rtype);
+
+/// RRsets of a zone: the TTL and the data of each.
+type Sets = BTreeMap<SetKey, (u32, BTreeSet<Vec<u8>>)>;
 
 /// Zones in the making.
 struct Making {
@@ -97,49 +101,45 @@ struct Making {
 }
 
 impl Made {
-    /// Makes zones of what was seen.
+    /// Makes zones of what was seen, which become of it: it is not held twice.
     ///
     /// With `hierarchy` a resolver can find all of them, beginning at the root: what is missing on the way is made up, and
     /// each zone is at all addresses of its name servers, not only at those that were asked.
-    pub fn of(seen: &Seen, hierarchy: bool) -> Made {
-        let holdings = Holdings::of(seen);
-        let (mut making, outside) = Making::begin(seen, &holdings);
+    pub fn of(seen: Seen, hierarchy: bool) -> Made {
+        let Seen { sets, nodata, .. } = seen;
+        let holdings = Holdings::of(&sets);
+        let (mut making, outside) = Making::begin(sets, &holdings);
         making.name_servers_of_apexes();
         if hierarchy {
             making.ways_down();
         }
-        making.names_without_records(&seen.nodata);
+        making.names_without_records(&nodata);
         let servers = making.servers(hierarchy);
-        let mut zones: Vec<Zone> = Vec::new();
-        for (origin, sets) in &making.zones {
-            zones.push(Zone::of(origin, sets, &mut making.made_up));
-        }
+        let Making { zones, mut made_up, .. } = making;
+        let zones = zones.into_iter().map(|(origin, sets)| Zone::of(origin, sets, &mut made_up));
+        let mut zones: Vec<Zone> = zones.collect();
         zones.sort_by_cached_key(|zone| (name::labels(&zone.origin), zone.origin.clone()));
-        Made { zones, servers, outside, made_up: making.made_up }
+        Made { zones, servers, outside, made_up }
     }
 }
 
 impl Zone {
-    fn of(origin: &Name, sets: &Sets, made_up: &mut MadeUp) -> Zone {
-        let mut records = Vec::new();
+    fn of(origin: Name, mut sets: Sets, made_up: &mut MadeUp) -> Zone {
+        // A signature of nothing that was seen proves nothing.
+        let is_there =
+            |(owner, _, covered): &&SetKey| sets.contains_key(&(owner.clone(), *covered, *covered));
+        let proving_nothing: Vec<SetKey> = sets.keys().filter(|key| !is_there(key)).cloned().collect();
+        proving_nothing.iter().for_each(|key| drop(sets.remove(key)));
         let soa = (origin.clone(), Rtype::SOA, Rtype::SOA);
-        if !sets.contains_key(&soa) {
+        let of_soa = sets.remove(&soa).unwrap_or_else(|| {
             made_up.soa += 1;
-            let data = [ROOT, ROOT, &soa_numbers()].concat();
-            records.push(Record { owner: origin.clone(), rtype: Rtype::SOA, ttl: TTL, data });
+            (TTL, BTreeSet::from([[ROOT, ROOT, &soa_numbers()].concat()]))
+        });
+        let mut records = Vec::new();
+        for ((owner, rtype, _), (ttl, data)) in iter::once((soa, of_soa)).chain(sets) {
+            records.extend(data.into_iter().map(|data| Record { owner: owner.clone(), rtype, ttl, data }));
         }
-        let rest = sets.iter().filter(|(key, _)| **key != soa);
-        for ((owner, rtype, covered), (ttl, data)) in sets.get_key_value(&soa).into_iter().chain(rest) {
-            // A signature of nothing that was seen proves nothing.
-            if !sets.contains_key(&(owner.clone(), *covered, *covered)) {
-                continue;
-            }
-            for data in data {
-                let (owner, data) = (owner.clone(), data.clone());
-                records.push(Record { owner, rtype: *rtype, ttl: *ttl, data });
-            }
-        }
-        Zone { origin: origin.clone(), records }
+        Zone { origin, records }
     }
 
     /// The zone as a master file with a record a line, data in the generic form that any server reads (RFC 3597 §5).
@@ -165,8 +165,8 @@ fn soa_numbers() -> Vec<u8> {
 
 impl Making {
     /// Each RRset in its zone; of several the one with the most authority, then a signed one, then the first.
-    fn begin(seen: &Seen, holdings: &Holdings) -> (Making, u64) {
-        let mut ranked: Vec<_> = seen.sets.iter().collect();
+    fn begin(sets: BTreeMap<Key, Set>, holdings: &Holdings) -> (Making, u64) {
+        let mut ranked: Vec<_> = sets.into_iter().collect();
         ranked.sort_by_key(|(key, set)| (key.place, key.signer.is_none(), set.number));
         let (mut zones, mut outside) = (BTreeMap::<Name, Sets>::new(), 0);
         let (mut hosts, mut name_servers) =
@@ -178,11 +178,10 @@ impl Making {
                 let names = set.data.iter().map(|data| Name::from(data.as_slice()));
                 name_servers.entry(key.owner.clone()).or_default().extend(names);
             }
-            match holdings.zone_of(key) {
+            match holdings.zone_of(&key) {
                 Some(zone) => {
-                    let at = (key.owner.clone(), key.rtype, key.covered);
-                    let sets = zones.entry(zone).or_default();
-                    sets.entry(at).or_insert_with(|| (set.ttl, set.data.clone()));
+                    let at = (key.owner, key.rtype, key.covered);
+                    zones.entry(zone).or_default().entry(at).or_insert((set.ttl, set.data));
                 }
                 None => outside += 1,
             }

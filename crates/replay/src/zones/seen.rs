@@ -26,12 +26,19 @@ pub struct Seen {
     pub(super) sets: BTreeMap<Key, Set>,
     /// Zones with names that are in them, but have nothing of a type that was asked for.
     pub(super) nodata: BTreeSet<(Name, Name)>,
+    /// How much that was, and what was left out.
+    pub counts: Counts,
+    octets: usize,
+}
+
+/// How many responses a trace has, and what was not used of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
     /// Responses, those that were left out among them.
     pub responses: u64,
     /// RRsets that were there again with other records: the first of them counts.
     pub differing: u64,
     left_out: [u64; LeftOut::ALL.len()],
-    octets: usize,
 }
 
 /// Why nothing of a response was used.
@@ -148,20 +155,22 @@ impl LeftOut {
     }
 }
 
+impl Counts {
+    /// How many responses were left out, by cause; causes of none are not there.
+    pub fn left_out(&self) -> impl Iterator<Item = (LeftOut, u64)> {
+        LeftOut::ALL.into_iter().zip(self.left_out).filter(|(_, count)| *count > 0)
+    }
+}
+
 impl Seen {
     /// Takes what a message of a trace shows, where it is a response.
     pub fn add(&mut self, message: &Message) {
         if message.is_response() {
-            self.responses += 1;
+            self.counts.responses += 1;
             if let Err(why) = self.take(message) {
-                self.left_out[why as usize] += 1;
+                self.counts.left_out[why as usize] += 1;
             }
         }
-    }
-
-    /// How many responses were left out, by cause; causes of none are not there.
-    pub fn left_out(&self) -> impl Iterator<Item = (LeftOut, u64)> {
-        LeftOut::ALL.into_iter().zip(self.left_out).filter(|(_, count)| *count > 0)
     }
 
     fn take(&mut self, response: &Message) -> Result<(), LeftOut> {
@@ -270,7 +279,7 @@ impl Seen {
             match self.sets.entry(key) {
                 Entry::Occupied(there) => {
                     let is_other = there.get().data != data && there.key().rtype != Rtype::RRSIG;
-                    self.differing += u64::from(is_other);
+                    self.counts.differing += u64::from(is_other);
                 }
                 Entry::Vacant(none) => {
                     let octets: usize = data.iter().map(|data| data.len() + OVERHEAD).sum();

@@ -135,7 +135,8 @@ fn way_down() -> Vec<Message> {
 #[test]
 fn a_zone_is_what_its_servers_say_of_it() {
     let seen = seen(&way_down());
-    let made = Made::of(&seen, false);
+    let counts = seen.counts;
+    let made = Made::of(seen, false);
     let expected = "\
 .: . NS, . SOA, made-up-ns. A, ns.test. A, test. NS
 test.: example.test. NS, ns.example.test. A, test. NS, test. SOA
@@ -147,13 +148,13 @@ example.test.: example.test. NS, example.test. SOA, www.example.test. A
     assert_eq!(told(&made), expected);
     // The name servers of test are known from above; those of the root from nowhere.
     assert_eq!(made.made_up, MadeUp { soa: 2, name_servers: 2, ..MadeUp::default() });
-    assert_eq!((seen.responses, seen.differing, made.outside), (4, 0, 0));
+    assert_eq!((counts.responses, counts.differing, made.outside), (4, 0, 0));
 }
 
 #[test]
 fn a_resolver_finds_its_way_where_steps_are_missing() {
     // The last step is all that was seen, as of a resolver that knew the others.
-    let made = Made::of(&seen(&way_down()[2..]), true);
+    let made = Made::of(seen(&way_down()[2..]), true);
     let text = told(&made);
     let expected = "\
 .: . NS, . SOA, example.test. NS, made-up-ns. A, made-up-ns. AAAA, made-up-ns.example.test. A
@@ -171,7 +172,7 @@ example.test.: example.test. NS, example.test. SOA, made-up-ns.example.test. A, 
 
     // A step between two is made up where both sides are known.
     let [root, _, last, _] = <[Message; 4]>::try_from(way_down()).expect("four");
-    let made = Made::of(&seen(&[root, last]), true);
+    let made = Made::of(seen(&[root, last]), true);
     let text = told(&made);
     assert!(
         text.contains(
@@ -193,13 +194,13 @@ fn addresses_of_name_servers_are_where_a_resolver_looks_for_them() {
     let root = way_down().remove(0);
     let www = ["www.example.test. 60 A 198.51.100.7\n", "", ""];
     let answer = response(EXAMPLE, Flag::Authoritative, "www.example.test. A", www);
-    let text = told(&Made::of(&seen(&[root.clone(), elsewhere.clone(), answer.clone()]), true));
+    let text = told(&Made::of(seen(&[root.clone(), elsewhere.clone(), answer.clone()]), true));
     // Nobody was seen to have net: the root tells the address itself.
     assert!(text.starts_with(".: . NS, . SOA, made-up-ns. A, ns.host.net. A, ns.test. A"), "{text}");
     // Who delegates net sends a resolver there.
     let net = ["", "net. 60 NS ns.net.\n", "ns.net. 60 A 192.0.2.9\n"];
     let net = response(ROOT, Flag::Referral, "ns.host.net. A", net);
-    let text = told(&Made::of(&seen(&[root, net, elsewhere, answer]), true));
+    let text = told(&Made::of(seen(&[root, net, elsewhere, answer]), true));
     assert!(text.contains("\nnet.: net. NS, net. SOA, ns.host.net. A, ns.net. A\n"), "{text}");
     assert!(text.contains("192.0.2.9: net.\n"), "{text}");
 }
@@ -208,7 +209,7 @@ fn addresses_of_name_servers_are_where_a_resolver_looks_for_them() {
 fn what_is_delegated_is_its_servers_own() {
     // One server has both: what it answers below the cut is the child's, the DS record the parent's.
     let made = Made::of(
-        &seen(&[
+        seen(&[
             response(TEST, Flag::Referral, "x.other.test. A", ["", "other.test. 60 NS ns.other.test.\n", ""]),
             response(TEST, Flag::Referral, "x.sub.test. A", ["", "sub.test. 60 NS ns.test.\n", ""]),
             response(TEST, Flag::Authoritative, "sub.test. DS", ["sub.test. 60 DS 1 8 2 00\n", "", ""]),
@@ -243,7 +244,7 @@ fn what_was_made_for_an_answer_is_taken_back() {
     let signature = |labels: u8| format!("A 8 {labels} 60 20300101000000 20200101000000 1 test. AAAA\n");
     let wild = format!("a.b.w.test. 60 A 192.0.2.1\na.b.w.test. 60 RRSIG {}", signature(2));
     let made = Made::of(
-        &seen(&[
+        seen(&[
             response(TEST, Flag::Authoritative, "a.b.w.test. A", [&wild, "", ""]),
             response(
                 TEST,
@@ -281,7 +282,7 @@ fn names_are_there_though_no_record_of_them_was_seen() {
     let none =
         |name: &str| response(TEST, Flag::Authoritative, name, ["", "test. 60 SOA . . 1 1 1 1 1\n", ""]);
     let made = Made::of(
-        &seen(&[
+        seen(&[
             none("bare.test. A"),
             none("above.test. A"),
             none("a.wild.test. A"),
@@ -318,8 +319,8 @@ fn the_first_answer_counts_and_the_one_with_the_most_authority() {
     };
     let glue = response(TEST, Flag::Authoritative, "ns.test. A", ["ns.test. 9 A 192.0.2.8\n", "", ""]);
     let seen = seen(&[answered("192.0.2.5"), answered("192.0.2.6"), answered("192.0.2.5"), glue]);
-    assert_eq!(seen.differing, 1);
-    let made = Made::of(&seen, false);
+    assert_eq!(seen.counts.differing, 1);
+    let made = Made::of(seen, false);
     let addresses = made.zones[0].records.iter().filter(|record| record.rtype == Rtype::A);
     let addresses: Vec<(u32, &[u8])> = addresses.map(|record| (record.ttl, &record.data[..])).collect();
     assert_eq!(addresses, [(9, &[192, 0, 2, 8][..]), (60, &[192, 0, 2, 5])]);
@@ -347,11 +348,11 @@ fn what_shows_no_zone_is_left_out_and_counted() {
         cut,
         query,
     ]);
-    let left_out: Vec<(&str, u64)> = seen.left_out().map(|(why, count)| (why.name(), count)).collect();
+    let left_out: Vec<(&str, u64)> = seen.counts.left_out().map(|(why, count)| (why.name(), count)).collect();
     let expected =
         [("failed", 1), ("not_authoritative", 2), ("other", 2), ("truncated", 1), ("unreadable", 1)];
-    assert_eq!((left_out.as_slice(), seen.responses), (&expected[..], 7));
-    assert!(Made::of(&seen, true).zones.is_empty());
+    assert_eq!((left_out.as_slice(), seen.counts.responses), (&expected[..], 7));
+    assert!(Made::of(seen, true).zones.is_empty());
     for (at, why) in LeftOut::ALL.into_iter().enumerate() {
         assert_eq!(why as usize, at);
     }
@@ -381,7 +382,7 @@ proptest! {
             })
             .collect();
         for hierarchy in [false, true] {
-            let made = Made::of(&seen(&responses), hierarchy);
+            let made = Made::of(seen(&responses), hierarchy);
             for zone in &made.zones {
                 prop_assert_eq!((&zone.records[0].owner, zone.records[0].rtype), (&zone.origin, Rtype::SOA));
                 prop_assert!(zone.records.iter().any(|record| record.owner == zone.origin && record.rtype == Rtype::NS));
@@ -404,6 +405,6 @@ proptest! {
     fn octets_of_any_kind_are_taken(octets in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut seen = Seen::default();
         seen.add(&heard(TEST, octets));
-        Made::of(&seen, true);
+        Made::of(seen, true);
     }
 }

@@ -60,6 +60,20 @@ pub enum Unread {
     TooLarge,
 }
 
+impl Unread {
+    /// What can be done to have its names all the same: a fragment, empty where nothing can.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Unread::Absent | Unread::Io(_) => "",
+            Unread::Cut | Unread::Damaged(_) => "use a copy of it that is whole",
+            Unread::Version(_) => {
+                "bring it over: `pointsman reverse export` of the program that wrote it, `pointsman reverse import` of this one"
+            }
+            Unread::TooLarge => "give the cache more memory",
+        }
+    }
+}
+
 impl std::fmt::Display for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

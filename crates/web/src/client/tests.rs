@@ -112,6 +112,12 @@ async fn refusals_say_what_where_and_how_to_go_on() {
         "the disk is full\nThe last generation goes on; `pointsman status` tells how the store is.",
     )
     .await;
+    let (client, _) = serve((503, None, r#"{"what":"too many changes are under way"}"#)).await;
+    let told = Client { asked: BALANCE, ..client }.send(put()).await.map(drop);
+    assert!(
+        matches!(&told, Err(Unmet::Refused { what, .. }) if what == "too many changes are under way"),
+        "a balancer has no store: {told:?}"
+    );
     check(
         (502, None, "<html>Bad Gateway</html>"),
         "failed",

@@ -10,11 +10,12 @@ use api::{Fault, Faults, TraceZone, TraceZones};
 use nameserver::names::NameHash;
 use nameserver::zone::{self, read};
 use replay::remarks::counted;
-use replay::zones::{LeftOut, Made, MadeUp, Record, Seen};
+use replay::zones::{Counts, LeftOut, Made, MadeUp, Record, Seen};
 
 use super::{Input, damaged, nothing, print_json};
 use crate::failure::Failure;
 use crate::session;
+use crate::supervision::Stop;
 
 /// How often a zone is built, without the records that it cannot have, until it is given up.
 const ROUNDS_MAX: usize = 64;
@@ -31,7 +32,7 @@ const CONFIGURATION: &str = "pointsman.toml";
 /// Reads a trace's responses and writes the zones that they show into a new folder.
 ///
 /// # Errors
-/// [`Failure`]; what could be read of a damaged trace is written before.
+/// [`Failure`]; what could be read of a damaged trace is written before, and nothing once a signal has come.
 pub(super) fn run(input: &Input, folder: &Path, hierarchy: bool, json: bool) -> Result<(), Failure> {
     if fs::symlink_metadata(folder).is_ok() {
         return Err(Failure::file(folder, "it cannot be made: it is there already", "another name"));
@@ -49,18 +50,21 @@ pub(super) fn run(input: &Input, folder: &Path, hierarchy: bool, json: bool) -> 
     }
     progress.end();
     let damage = broken.as_ref().map(|damage| input.damage(&trace, damage));
-    if seen.responses == 0 {
+    let counts = seen.counts;
+    if counts.responses == 0 {
         return Err(nothing(&input.file, damage, input.port, "response", queries, trace.skipped()));
     }
-    let made = Made::of(&seen, hierarchy);
+    let made = Made::of(seen, hierarchy);
     if made.zones.is_empty() {
-        return Err(no_zones(input, damage, &seen));
+        return Err(no_zones(input, damage, &counts));
     }
     let name = input.file.file_name().unwrap_or_default().to_string_lossy();
-    let mut told = written(folder, &made, hierarchy, &name)?;
-    told.responses = seen.responses;
-    told.left_out = seen.left_out().map(|(why, count)| (why.name().into(), count)).collect();
-    (told.differing, told.outside) = (seen.differing, made.outside);
+    // Before there is anything to take away.
+    let mut stop = Stop::take()?.or_hang_up()?;
+    let mut told = written(folder, &made, hierarchy, &name, &mut || stop.is_wanted())?;
+    told.responses = counts.responses;
+    told.left_out = counts.left_out().map(|(why, count)| (why.name().into(), count)).collect();
+    (told.differing, told.outside) = (counts.differing, made.outside);
     told.skipped = trace.skipped().named();
     told.damage = broken;
     // Also where nobody reads it, the exit code is that of the trace.
@@ -72,11 +76,11 @@ pub(super) fn run(input: &Input, folder: &Path, hierarchy: bool, json: bool) -> 
 }
 
 /// What to say of responses that show no zone.
-fn no_zones(input: &Input, damage: Option<Fault>, seen: &Seen) -> Failure {
+fn no_zones(input: &Input, damage: Option<Fault>, counts: &Counts) -> Failure {
     let why: Vec<String> =
-        seen.left_out().map(|(why, count)| format!("{count} {}", why.description())).collect();
+        counts.left_out().map(|(why, count)| format!("{count} {}", why.description())).collect();
     let what =
-        format!("no zone can be made of its {}: {}", counted(seen.responses, "response"), why.join(", "));
+        format!("no zone can be made of its {}: {}", counted(counts.responses, "response"), why.join(", "));
     let mut faults = Faults::default();
     damage.into_iter().for_each(|damage| faults.push(damage));
     let expected = "a capture at an authoritative server, or at a resolver's way to the world";
@@ -84,8 +88,14 @@ fn no_zones(input: &Input, damage: Option<Fault>, seen: &Seen) -> Failure {
     faults.into()
 }
 
-/// Writes zones and configuration: all of them, or nothing.
-fn written(folder: &Path, made: &Made, hierarchy: bool, trace: &str) -> Result<TraceZones, Failure> {
+/// Writes zones and configuration: all of them, or nothing, as where it `is_interrupted`.
+fn written(
+    folder: &Path,
+    made: &Made,
+    hierarchy: bool,
+    trace: &str,
+    is_interrupted: &mut dyn FnMut() -> bool,
+) -> Result<TraceZones, Failure> {
     let mut partial = folder.as_os_str().to_owned();
     partial.push(format!(".{}.partial", std::process::id()));
     let partial = Partial(PathBuf::from(partial));
@@ -101,6 +111,9 @@ fn written(folder: &Path, made: &Made, hierarchy: bool, trace: &str) -> Result<T
     }
     let mut told = TraceZones { folder: folder.display().to_string(), ..TraceZones::default() };
     for (index, zone) in made.zones.iter().enumerate() {
+        if is_interrupted() {
+            return Err(Failure::Failed(format!("interrupted; {} is not written", folder.display())));
+        }
         let origin = dns::name::to_text(&zone.origin);
         let (text, unservable) = servable(&zone.records, &zone.master(), &origin)?;
         let file = format!("zones/{}.zone", file_name(&origin, index));
@@ -285,6 +298,32 @@ mod tests {
         ] {
             assert_eq!(file_name(origin, 7), expected);
         }
+    }
+
+    #[test]
+    fn an_interrupt_leaves_nothing_of_the_folder() {
+        let place = ::tests::folder::Folder::new();
+        let zones = ["one", "two"].map(|name| {
+            let origin = dns::name::folded_from_text(name).expect("a name").into_boxed_slice();
+            let soa =
+                Record { owner: Box::clone(&origin), rtype: dns::Rtype::SOA, ttl: 60, data: vec![0; 22] };
+            let ns = Record { owner: Box::clone(&origin), rtype: dns::Rtype::NS, ttl: 60, data: vec![0] };
+            replay::zones::Zone { origin, records: vec![soa, ns] }
+        });
+        let made = Made { zones: zones.into(), ..Made::default() };
+        let folder = place.path().join("zones of yesterday");
+        let mut looks = 0;
+        let mut second = || {
+            looks += 1;
+            looks == 2
+        };
+        let Err(Failure::Failed(told)) = written(&folder, &made, false, "yesterday.pcap", &mut second) else {
+            panic!("it is interrupted")
+        };
+        assert_eq!(told, format!("interrupted; {} is not written", folder.display()));
+        assert_eq!(fs::read_dir(place.path()).expect("the folder is there").count(), 0);
+        assert!(written(&folder, &made, false, "yesterday.pcap", &mut || false).is_ok());
+        assert!(folder.join("zones/two.zone").is_file());
     }
 
     #[test]
