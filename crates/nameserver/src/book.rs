@@ -322,6 +322,12 @@ impl Book {
         faults.or(())
     }
 
+    /// Goes by these primaries from now on: what they give is awaited until it comes.
+    pub fn choose_primaries(&mut self, primaries: Arc<Primaries>) {
+        self.generation.primary_zones = Arc::new(PrimaryZones::from(&*primaries));
+        self.primaries = primaries;
+    }
+
     /// Makes one edit; returns what has to be stored for it.
     ///
     /// # Errors
@@ -364,8 +370,7 @@ impl Book {
                 Ok(vec![])
             }
             Edit::Primaries(primaries) => {
-                self.generation.primary_zones = Arc::new(PrimaryZones::from(&*primaries));
-                self.primaries = primaries;
+                self.choose_primaries(primaries);
                 Ok(vec![])
             }
             Edit::Views(views) => {

@@ -97,7 +97,7 @@ pub fn check(
     let mut book = Book::load(stored, 0, Settings::default())?;
     book.probes = Arc::new(probes.clone());
     book.secondaries = Arc::new(transfer.secondaries.clone());
-    book.primaries = Arc::new(transfer.primaries.clone());
+    book.choose_primaries(Arc::new(transfer.primaries.clone()));
     let edits = edits(imports, &book, &mut Vec::new())?;
     let faults = try_on(&mut book, edits);
     faults.or(book.generation)

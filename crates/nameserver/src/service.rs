@@ -440,7 +440,7 @@ impl Prepared {
         let external = learning.as_ref().map(|learning| (learning.external().clone(), clock));
         let transfers = Arc::new(Transfers::new(options.transfer));
         book.secondaries = Arc::new(transfers.config().secondaries.clone());
-        book.primaries = Arc::new(transfers.config().primaries.clone());
+        book.choose_primaries(Arc::new(transfers.config().primaries.clone()));
         book.generation.choose_views(options.views.into());
         let probes = Arc::new(options.probes);
         book.probes = probes.clone();
