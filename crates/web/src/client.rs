@@ -58,7 +58,7 @@ pub struct Asked {
 }
 
 /// The name server's API, as the commands ask it.
-const API: Asked = Asked {
+pub const API: Asked = Asked {
     name: "the API",
     source: "--api or POINTSMAN_API",
     program: "pointsman serve",

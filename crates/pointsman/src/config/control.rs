@@ -18,7 +18,7 @@ use ::control::{Algorithm, Options, Rule, ServerOptions};
 use api::file::{WRITTEN_MAX, read_text};
 use api::{Fault, Faults};
 use toml::de::DeTable;
-use web::client::{ANSWER_MAX, Asked, Client};
+use web::client::{self, ANSWER_MAX, Asked, Client};
 
 use super::file::{self, Reader};
 use super::lower::{at, given, is_told, without_effect};
@@ -34,15 +34,7 @@ const SOURCES_MAX: usize = 32;
 const SERVERS_MAX: usize = 256;
 
 /// The name server's API, as it is told where it does not answer.
-const API: Asked = Asked {
-    name: "the API",
-    source: "api",
-    program: "pointsman serve",
-    example: "a URL such as http://127.0.0.1:8053",
-    token: "token_file",
-    unavailable: "",
-    is_ours: true,
-};
+const API: Asked = Asked { source: "api", token: "token_file", ..client::API };
 
 /// How long the API may take: it gives up waiting for its workers after 5 s, and a stop waits for rows on their way.
 const API_TIMEOUT: Duration = Duration::from_secs(30);
