@@ -63,6 +63,8 @@ fn a_root_servers_minute_is_played_by_its_zones() {
         format!("zone:\n  name: \"{}\"\n  zonefile: \"{made}/{file}\"\n", origin(zone))
     };
     let clauses: String = told["zones"].as_array().expect("zones").iter().map(clause).collect();
+    // It resets connections beyond those it has room for.
+    let clauses = format!("server:\n  tcp-count: 800\n{clauses}");
     let nsd = Make::Nsd.start(&folder, free_address(), &clauses);
     let comparison = played(nsd.dns, "nsd.pcap");
     is_as_recorded(&comparison);
@@ -73,8 +75,9 @@ fn is_as_recorded(comparison: &Value) {
     let count = |what: &str| comparison[what].as_u64().expect("a count");
     let compared = count("compared");
     assert!((RESPONSES - RETRIES..=RESPONSES).contains(&compared), "{comparison}");
-    assert_eq!(count("same"), compared - TRUNCATED - CHAOS - ANY, "{comparison}");
-    assert_eq!(count("truncated"), TRUNCATED, "{comparison}");
+    let truncated = count("truncated");
+    assert!((TRUNCATED - RETRIES..=TRUNCATED).contains(&truncated), "{comparison}");
+    assert_eq!(count("same"), compared - truncated - CHAOS - ANY, "{comparison}");
 }
 
 /// What the program prints as JSON; it may say that the replay was late, which nobody cares about here.
