@@ -1,6 +1,6 @@
 //! Floods at the speed and length that tests do not have, and what good clients and the memory have of them.
 //!
-//! Server, attacker and clients stand in a network namespace that the measurement makes itself (`tests::flood`): the
+//! Server, attacker and clients stand in a network namespace that the measurement makes itself: the
 //! server on one core, all others on the second. Every flood meets a server of its own, with rates limited and all
 //! other limits as they are by default.
 
@@ -15,6 +15,7 @@ use tests::flood::clients::{Clients, Got};
 use tests::flood::{self, crowd, datagrams};
 use tests::folder::Folder;
 use tests::http::Client;
+use tests::namespace;
 use tests::program::memory_peak;
 use tests::serving::Serving;
 
@@ -95,7 +96,8 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
             FLOODS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
         );
     }
-    flood::alone().map_err(|why| anyhow!(why))?;
+    namespace::enter().map_err(|why| anyhow!(why))?;
+    namespace::own_every_address();
     let seconds = Duration::from_secs(if options.quick { 3 } else { 20 });
     let mut rows = Vec::new();
     for (name, attack) in FLOODS.iter().filter(|(name, _)| options.wants(name)) {

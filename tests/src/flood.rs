@@ -1,8 +1,7 @@
 //! Floods of a name server, and clients that want their answers meanwhile.
 //!
-//! All of it stands in a network namespace that the calling thread makes for itself ([`alone`]): every IPv4 address
-//! is there, on the loopback device, and nothing leads out. So sources can be forged by who may, and an attacker has as
-//! many addresses as it likes.
+//! All of it stands in a [network of its own](crate::namespace) that has every address. So sources can be forged by who
+//! may, and an attacker has as many addresses as it likes.
 //!
 //! - [`datagrams`]: floods over UDP, from forged sources;
 //! - [`crowd`]: floods of TCP connections;
@@ -14,10 +13,8 @@ pub mod datagrams;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
-use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Socket, Type};
 
 /// Where the server listens in the namespace.
@@ -48,23 +45,6 @@ pub const GROWTH_MAX: u64 = 32 << 20;
 
 /// By how many more for each connection whose client takes no answers.
 pub const GROWTH_UNTAKEN_MAX: u64 = 270 << 10;
-
-/// Moves the calling thread into a network namespace of its own, and with it all that it starts. The namespace ends
-/// with the last of them.
-///
-/// # Errors
-/// Why that cannot be, for a test that then skips.
-pub fn alone() -> Result<(), String> {
-    unshare(CloneFlags::CLONE_NEWNET)
-        .map_err(|cause| format!("the system makes no network namespace: {cause}"))?;
-    for arguments in ["link set lo up", "route add local default dev lo"] {
-        let done = Command::new("ip").args(arguments.split(' ')).status();
-        if !done.as_ref().is_ok_and(|status| status.success()) {
-            return Err(format!("ip {arguments}: {done:?}"));
-        }
-    }
-    Ok(())
-}
 
 /// A TCP connection from an address of the namespace.
 fn connect_from(from: Ipv4Addr, server: SocketAddrV4, wait: Duration) -> io::Result<TcpStream> {

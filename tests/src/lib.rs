@@ -4,7 +4,8 @@
 //! answer or an end, and each wait has a bound by name.
 //!
 //! In reading order:
-//! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
+//! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one;
+//!   [`namespace`]: a network of a test's own.
 //! - [`peer`]: other people's servers; [`quic`]: one of our own for what they do not speak; [`secondary`]: such that follow a zone of ours;
 //!   [`signer`]: zones signed afresh; [`certificate`]: for what is encrypted.
 //! - [`nginx`]: Debian's, with its workers; [`database`]: its PostgreSQL and MariaDB.
@@ -26,6 +27,7 @@ pub mod fresh;
 pub mod group;
 pub mod guide;
 pub mod http;
+pub mod namespace;
 pub mod nginx;
 pub mod openapi;
 pub mod peer;

@@ -1,12 +1,10 @@
 //! Several addresses, both families, and from where replies come.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::process::Command;
-use std::thread;
 
-use nix::sched::{CloneFlags, unshare};
 use tests::data::skip;
 use tests::folder::Folder;
+use tests::namespace::{self, ip};
 use tests::query::Question;
 use tests::serving::Serving;
 
@@ -52,17 +50,7 @@ fn every_address_answers_over_udp_and_tcp_from_itself() {
 
 #[test]
 fn an_address_that_comes_later_answers_once_it_is_there() {
-    // Built while there is still a network.
-    tests::program::path();
-    let later = || {
-        if let Err(cause) = unshare(CloneFlags::CLONE_NEWNET) {
-            return skip(&format!("the system makes no network namespace: {cause}"));
-        }
-        let ip = |arguments: &str| {
-            let done = Command::new("ip").args(arguments.split(' ')).status();
-            assert!(done.as_ref().is_ok_and(|status| status.success()), "ip {arguments}: {done:?}");
-        };
-        ip("link set lo up");
+    namespace::alone(|| {
         for family in ["ipv4", "ipv6"] {
             let setting = format!("/proc/sys/net/{family}/ip_nonlocal_bind");
             std::fs::write(&setting, "1").unwrap_or_else(|cause| panic!("{setting}: {cause}"));
@@ -79,9 +67,5 @@ fn an_address_that_comes_later_answers_once_it_is_there() {
             assert_eq!(question.tcp(address).data(), ["192.0.2.53"], "{address} over TCP");
         }
         server.stop();
-    };
-    // A thread for itself: the others of this program stay where they are.
-    if let Err(panic) = thread::scope(|scope| scope.spawn(later).join()) {
-        std::panic::resume_unwind(panic);
-    }
+    });
 }

@@ -4,13 +4,12 @@
 //! slow machine gives the same result. `cargo xtask bench floods` has the speed and the length.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
-use std::thread;
 
-use tests::data::skip;
 use tests::flood::clients::{Clients, Got};
 use tests::flood::{self, GROWTH_MAX, GROWTH_UNTAKEN_MAX, KEPT_MIN, ORIGIN, crowd, datagrams};
 use tests::folder::Folder;
 use tests::http::Client;
+use tests::namespace;
 use tests::program::memory_peak;
 use tests::query::ANSWER_WAIT;
 use tests::serving::Serving;
@@ -142,10 +141,8 @@ impl Served {
 /// Runs `work` beside a server with rates limited and this further configuration, in a namespace of its own; the
 /// server's memory must grow by no more than `growth_max` octets.
 fn in_a_namespace(config: &str, growth_max: u64, work: impl FnOnce(&Served) + Send) {
-    // Built while there is still a network.
-    tests::program::path();
-    let test = || -> Result<(), String> {
-        flood::alone()?;
+    namespace::alone(|| {
+        namespace::own_every_address();
         let folder = Folder::new();
         let zone = folder.write(&format!("{ORIGIN}.zone"), flood::zone());
         let listen = SocketAddr::from((flood::SERVER, 0)).to_string();
@@ -164,13 +161,5 @@ fn in_a_namespace(config: &str, growth_max: u64, work: impl FnOnce(&Served) + Se
         let growth = memory() - before;
         assert!(growth <= growth_max, "memory grew by {growth} octets");
         server.stop();
-        Ok(())
-    };
-    // A thread for itself: the others of this program stay where they are.
-    let done = thread::scope(|scope| scope.spawn(test).join());
-    match done {
-        Ok(Ok(())) => {}
-        Ok(Err(why)) => skip(&why),
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
+    });
 }

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
-use nix::sched::{CloneFlags, unshare};
 use nix::unistd::gettid;
 use serde_json::Value;
 use tests::folder::Folder;
+use tests::namespace::{self, ip};
 use tests::program::{self, Ended, Program};
 
 /// A tolerance that no machine misses: time is not what these tests are about.
@@ -20,8 +20,7 @@ const ANY: [&str; 3] = ["--tolerance", "24h", "--json"];
 const QUERIES: u64 = 400;
 
 /// Between two networks: `near` is where the replay is. Neither end knows the other's address yet.
-const JOINED: &str = "link set lo up
-link add near type veth peer name far
+const JOINED: &str = "link add near type veth peer name far
 link set near up
 address add 10.99.0.2/24 dev near
 address add fd00:99::2/64 dev near nodad
@@ -31,26 +30,12 @@ route add 10.77.0.0/16 via 10.99.0.1
 route add 10.66.0.0/16 via 10.99.0.9";
 
 /// The other end, which is a router to a further address too.
-const FAR: &str = "link set lo up
-link set far up
+const FAR: &str = "link set far up
 address add 10.99.0.1/24 dev far
 address add fd00:99::1/64 dev far nodad
 address add 10.77.0.1/32 dev lo
 route add 10.100.0.0/16 via 10.99.0.2
 route add fd00:100::/64 via fd00:99::2";
-
-fn ip(lines: &str) {
-    for line in lines.lines() {
-        let done = Command::new("ip").args(line.split(' ')).output().expect("ip (Debian: iproute2)");
-        assert!(done.status.success(), "ip {line}: {}", String::from_utf8_lossy(&done.stderr));
-    }
-}
-
-/// Does something in a network of a thread's own, and of what it begins, if one can be made here.
-fn alone(work: impl FnOnce() + Send + 'static) -> nix::Result<()> {
-    let done = thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET).map(|()| work()));
-    done.join().expect("it holds")
-}
 
 /// Joins this thread's network with another one, where servers of these addresses answer everything; each query's source
 /// comes out.
@@ -58,7 +43,7 @@ fn answered(servers: &'static [&'static str]) -> mpsc::Receiver<IpAddr> {
     let (tell, sources) = mpsc::channel();
     let (here, there) = (mpsc::channel(), mpsc::channel());
     thread::spawn(move || {
-        unshare(CloneFlags::CLONE_NEWNET).expect("there is one more");
+        namespace::enter().expect("there is one more");
         here.0.send(gettid()).expect("it is waited for");
         there.1.recv().expect("it is joined");
         ip(FAR);
@@ -125,7 +110,7 @@ fn sent_by_sockets(is_ipv4: bool) -> u64 {
 
 #[test]
 fn queries_arrive_from_many_addresses_and_are_answered() {
-    let done = alone(|| {
+    namespace::alone(|| {
         let sources = answered(&["10.99.0.1:53", "10.77.0.1:53", "[fd00:99::1]:53"]);
         let folder = Folder::new();
         let trace = trace(&folder);
@@ -156,14 +141,11 @@ fn queries_arrive_from_many_addresses_and_are_answered() {
             assert!(sent_by_sockets(is_ipv4) - before <= 2, "{servers}: they went past sockets");
         }
     });
-    if let Err(cause) = done {
-        tests::data::skip(&format!("no network namespace can be made here ({cause})"));
-    }
 }
 
 #[test]
 fn where_frames_cannot_go_it_says_so_and_how_to_go_on() {
-    let done = alone(|| {
+    namespace::alone(|| {
         let _sources = answered(&["10.99.0.1:53"]);
         let folder = Folder::new();
         let trace = trace(&folder);
@@ -220,7 +202,4 @@ fn where_frames_cannot_go_it_says_so_and_how_to_go_on() {
         assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
         assert!(ended.stderr.contains("the capability CAP_NET_RAW"), "{}", ended.stderr);
     });
-    if let Err(cause) = done {
-        tests::data::skip(&format!("no network namespace can be made here ({cause})"));
-    }
 }

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
 use std::thread;
 
-use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 use tests::folder::Folder;
+use tests::namespace::{self, ip};
 use tests::program::{self, Ended, Program};
 
 /// A tolerance that no machine misses: time is not what these tests are about.
@@ -169,33 +169,18 @@ fn without_threads_it_says_so() {
     assert!(ended.stderr.starts_with("the system gives no threads: "), "{}", ended.stderr);
 }
 
-/// Does this in a network of this thread's own, and of what it begins, with no way out.
-fn in_own_network(work: impl FnOnce() + Send + 'static) {
-    let done = thread::spawn(|| match unshare(CloneFlags::CLONE_NEWNET) {
-        Ok(()) => work(),
-        Err(cause) => tests::data::skip(&format!("no network namespace can be made here ({cause})")),
-    });
-    done.join().expect("it holds");
-}
-
-/// The same, with 32 ports for clients.
-fn with_few_ports(work: impl FnOnce() + Send + 'static) {
-    in_own_network(|| {
-        ip(&["link", "set", "lo", "up"]);
+/// Does this where clients have 32 ports.
+fn with_few_ports(work: impl FnOnce() + Send) {
+    namespace::alone(|| {
         std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 20031")
             .expect("it is this namespace's");
         work();
     });
 }
 
-fn ip(arguments: &[&str]) {
-    let status = Command::new("ip").args(arguments).status().expect("ip (Debian: iproute2)");
-    assert!(status.success(), "ip {arguments:?}");
-}
-
 #[test]
 fn a_server_that_no_way_leads_to_is_told() {
-    in_own_network(|| {
+    namespace::alone(|| {
         let folder = Folder::new();
         let trace = trace(&folder, 20);
         // What is neither on this machine nor private is only tried where that is allowed.
@@ -225,7 +210,7 @@ fn where_ports_run_out_the_least_recently_used_socket_gives_its_own() {
     with_few_ports(|| {
         // No loopback address, so that there is one to send from.
         let address = Ipv4Addr::new(10, 9, 0, 1);
-        ip(&["address", "add", "10.9.0.1/32", "dev", "lo"]);
+        ip("address add 10.9.0.1/32 dev lo");
         let folder = Folder::new();
         let (trace, server) = (trace(&folder, 150), answering_at(address));
         let report = report(&limited(1_000, &[&trace, "--server", &server, "--idle", "1h"]));

@@ -1,13 +1,11 @@
 //! Views: the same name is a referral at the parent's address and an answer at the child's, from one server.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::process::Command;
-use std::thread;
 
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use tests::data::skip;
 use tests::folder::Folder;
+use tests::namespace;
 use tests::program::Program;
 use tests::query::{Answer, Question};
 use tests::serving::{Serving, store};
@@ -148,20 +146,8 @@ fn one_server_is_the_parent_at_one_address_and_the_child_at_another() {
 
 #[test]
 fn a_whole_hierarchy_is_at_its_own_addresses() {
-    // Built while there is still a network.
-    tests::program::path();
-    let hierarchy = || {
-        if let Err(cause) = unshare(CloneFlags::CLONE_NEWNET) {
-            return skip(&format!("the system makes no network namespace: {cause}"));
-        }
-        let ip = |arguments: &str| {
-            let done = Command::new("ip").args(arguments.split(' ')).status();
-            assert!(done.as_ref().is_ok_and(|status| status.success()), "ip {arguments}: {done:?}");
-        };
-        ip("link set lo up");
-        // Every address is this machine.
-        ip("route add local 0.0.0.0/0 dev lo");
-        ip("route add local ::/0 dev lo");
+    namespace::alone(|| {
+        namespace::own_every_address();
         let folder = Folder::new();
         let views = [
             view(&["198.41.0.4", "2001:503:ba3e::2:30"], &["."]),
@@ -185,9 +171,5 @@ fn a_whole_hierarchy_is_at_its_own_addresses() {
             }
         }
         server.stop();
-    };
-    // A thread for itself: the others of this program stay where they are.
-    if let Err(panic) = thread::scope(|scope| scope.spawn(hierarchy).join()) {
-        std::panic::resume_unwind(panic);
-    }
+    });
 }

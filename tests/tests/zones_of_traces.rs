@@ -4,14 +4,13 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::thread;
 
 use serde_json::Value;
-use tests::data::skip;
 use tests::folder::Folder;
 use tests::guide;
+use tests::namespace;
 use tests::peer::{Make, free_address};
-use tests::program::{self, Program};
+use tests::program::Program;
 use tests::query::{Answer, Question};
 use tests::serving::Serving;
 
@@ -162,14 +161,8 @@ const QUESTIONS: [(&str, &str); 8] = [
 
 #[test]
 fn a_resolver_finds_in_what_was_heard_what_it_found_in_the_world() {
-    // Built while there is still a network.
-    program::path();
-    let test = || {
-        if let Err(cause) = tests::flood::alone() {
-            return skip(&cause);
-        }
-        let done = Command::new("ip").args(["route", "add", "local", "::/0", "dev", "lo"]).status();
-        assert!(done.as_ref().is_ok_and(|status| status.success()), "{done:?}");
+    namespace::alone(|| {
+        namespace::own_every_address();
         let folder = Folder::new();
         for (file, text) in ZONES {
             folder.write(file, text);
@@ -186,11 +179,7 @@ fn a_resolver_finds_in_what_was_heard_what_it_found_in_the_world() {
         assert_eq!(zones, [".", "com.", "other.", "example.com."], "{told}");
         fs::remove_file(folder.at("pointsman.db")).expect("the world's store");
         assert_eq!(found(&folder, &format!("{made}/pointsman.toml")), in_the_world);
-    };
-    // A thread for itself: the others of this program stay where they are.
-    if let Err(panic) = thread::scope(|scope| scope.spawn(test).join()) {
-        std::panic::resume_unwind(panic);
-    }
+    });
 }
 
 /// What Unbound finds, with the guide's configuration and an empty cache, where this configuration is served.
