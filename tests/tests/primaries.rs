@@ -202,8 +202,7 @@ fn a_zone_that_nobody_confirms_expires_and_comes_back() {
     peer.program.stop();
     let expired = wait(dns, "www.example", "A", |answer| answer.rcode == "SERVFAIL");
     assert!(expired.answer.is_empty() && !expired.aa, "{expired:?}");
-    let metric = |name: &str| ours.client().metric(name);
-    assert_eq!(metric("pointsman_primary_zones{state=\"expired\"}"), Some(1.0));
+    assert_eq!(ours.client().metric("pointsman_primary_zones{state=\"expired\"}"), Some(1.0));
     let status = ours.call("GET", "/v1/status", "").json();
     assert_eq!(status.pointer("/primaries/expired").and_then(serde_json::Value::as_u64), Some(1), "{status}");
     let why = status.pointer("/primaries/first/0/message").and_then(serde_json::Value::as_str);
@@ -212,10 +211,19 @@ fn a_zone_that_nobody_confirms_expires_and_comes_back() {
     let zones = ours.call("GET", "/v1/zones", "").text();
     assert!(zones.contains("it has expired, as its primary does not confirm it"), "{zones}");
 
+    // A start confirms nothing: not even the first answer is from it.
+    ours.stop();
+    let ours = serve(&folder, dns, &[("example", &[primary], None)]);
+    assert_eq!(Question::new("www.example", "A").udp(dns).rcode, "SERVFAIL");
+    let status = ours.call("GET", "/v1/status", "").json();
+    let confirmed = status.pointer("/primaries/first/0/confirmed_at").and_then(serde_json::Value::as_u64);
+    assert!(confirmed.is_some_and(|at| at > 0), "{status}");
+
     // The same serial number as before: it is confirmed, not taken again.
     let peer = start();
     wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.1".into()));
-    assert_eq!(metric("pointsman_refreshes_total{outcome=\"taken\"}"), Some(1.0));
+    let metric = |name: &str| ours.client().metric(name);
+    assert_eq!(metric("pointsman_refreshes_total{outcome=\"taken\"}"), Some(0.0));
     assert_eq!(metric("pointsman_primary_zones{state=\"expired\"}"), Some(0.0));
 
     // Where it has no primary any more, nobody has to confirm it.

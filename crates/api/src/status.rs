@@ -205,7 +205,7 @@ pub struct FailingZone {
     /// Its name.
     #[schema(example = "example.com.")]
     pub zone: String,
-    /// When its primary last confirmed it: Unix time in seconds; absent where it never did since start.
+    /// When its primary last confirmed it: Unix time in seconds; absent where it has not yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_at: Option<u64>,
     /// Whether it has expired.

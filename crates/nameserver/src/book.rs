@@ -328,6 +328,11 @@ impl Book {
         self.primaries = primaries;
     }
 
+    /// Sets whether a zone may not be answered from, as its primary does not confirm it.
+    pub fn set_expired(&mut self, zone: &Folded, expired: bool) {
+        self.change_zone(zone, |zone| zone.set_expired(expired));
+    }
+
     /// Makes one edit; returns what has to be stored for it.
     ///
     /// # Errors
@@ -362,7 +367,7 @@ impl Book {
                 Ok(vec![])
             }
             Edit::Expired { zone, expired } => {
-                self.change_zone(&zone, |zone| zone.set_expired(expired));
+                self.set_expired(&zone, expired);
                 Ok(vec![])
             }
             Edit::Secondaries(secondaries) => {

@@ -237,6 +237,14 @@ impl Editor {
         self.shared.store.remember(verdicts).await
     }
 
+    /// Stores when primaries last confirmed zones, by origin, in Unix time in seconds.
+    ///
+    /// # Errors
+    /// What the store complains of.
+    pub async fn confirm(&self, times: &BTreeMap<String, u64>) -> Result<(), store::StoreError> {
+        self.shared.store.confirm(times).await
+    }
+
     /// Puts a zone.
     ///
     /// # Errors

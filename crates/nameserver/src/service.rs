@@ -422,7 +422,8 @@ impl Prepared {
         let store = open(&options.store).await?;
         // The standard library's hasher is keyed by the system's randomness.
         let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-        let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
+        let mut contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
+        let confirmed = std::mem::take(&mut contents.confirmed);
         let answer_max = usize::from(options.settings.udp_payload_max.max(UDP_PLAIN_PAYLOAD));
         let mut book = Book::load(contents, seed, options.settings).map_err(StartError::Stored)?;
         if options.cookies {
@@ -441,6 +442,7 @@ impl Prepared {
         let transfers = Arc::new(Transfers::new(options.transfer));
         book.secondaries = Arc::new(transfers.config().secondaries.clone());
         book.choose_primaries(Arc::new(transfers.config().primaries.clone()));
+        refresher::begin(&transfers, &mut book, &confirmed, clock.now());
         book.generation.choose_views(options.views.into());
         let probes = Arc::new(options.probes);
         book.probes = probes.clone();

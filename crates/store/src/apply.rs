@@ -20,6 +20,9 @@ pub const GENERATIONS_KEPT: i64 = 10_000;
 /// One generation of so many forgets those that are too many: to do so each time would write one page more each time.
 pub(crate) const FORGETFUL: i64 = 64;
 
+/// Whoever confirmed a zone has said nothing of another version.
+const UNCONFIRM: &str = "DELETE FROM confirmed WHERE origin = ?";
+
 /// What comes of a statement of a change.
 type Applied<T = ()> = Result<T, Failure<rusqlite::Error>>;
 
@@ -31,10 +34,12 @@ pub(crate) fn apply(sql: &Connection, known: &mut Known, generation: i64, change
             // Deleting first is the one form of "insert or replace" that all databases share.
             run("DELETE FROM zone WHERE origin = ?", &[origin])?;
             run("INSERT INTO zone (origin, text) VALUES (?, ?)", &[origin, &packed(text)?])?;
+            run(UNCONFIRM, &[origin])?;
         }
         Change::DeleteZone { origin } => {
             let gone = run("DELETE FROM zone WHERE origin = ?", &[origin])?;
             there_was(gone > 0, || format!("there is no zone {origin}"))?;
+            run(UNCONFIRM, &[origin])?;
         }
         Change::AddRegion { id, name } => add_region(sql, *id, name)?,
         Change::RemoveRegion { id } => {

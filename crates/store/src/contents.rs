@@ -28,6 +28,8 @@ pub struct Contents {
     pub servers: BTreeMap<IpAddr, bool>,
     /// What probes last held of servers, by server and probe.
     pub health: BTreeMap<(IpAddr, String), Held>,
+    /// When primaries last confirmed zones, by origin, in Unix time in seconds.
+    pub confirmed: BTreeMap<String, u64>,
     /// The digests of imported files by path.
     pub imports: BTreeMap<String, String>,
 }
@@ -44,6 +46,7 @@ impl Default for Contents {
             policies: Vec::new(),
             servers: BTreeMap::new(),
             health: BTreeMap::new(),
+            confirmed: BTreeMap::new(),
             imports: BTreeMap::new(),
         }
     }
@@ -105,6 +108,7 @@ fn read(sql: &Connection) -> Result<Contents, Failure> {
         },
         servers: rows(sql, SERVERS)?,
         health: rows(sql, HEALTH)?,
+        confirmed: rows(sql, CONFIRMED)?,
         imports: rows(sql, IMPORTS)?,
     };
     Ok(found.contents()?)
@@ -138,6 +142,8 @@ pub(crate) const CELLS: &str = "SELECT policy_id, address, region_id, probabilit
 pub(crate) const SERVERS: &str = "SELECT address, up FROM server";
 /// [`Rows::health`].
 pub(crate) const HEALTH: &str = "SELECT server, probe, failing, since FROM health";
+/// [`Rows::confirmed`].
+pub(crate) const CONFIRMED: &str = "SELECT origin, at FROM confirmed";
 /// [`Rows::imports`].
 pub(crate) const IMPORTS: &str = "SELECT path, digest FROM import";
 
@@ -153,6 +159,8 @@ pub(crate) struct Rows {
     pub(crate) servers: Vec<(String, i64)>,
     /// Server, probe, whether it fails, since when.
     pub(crate) health: Vec<(String, String, i64, i64)>,
+    /// Origin, and when.
+    pub(crate) confirmed: Vec<(String, i64)>,
     pub(crate) imports: Vec<(String, String)>,
 }
 
@@ -186,6 +194,7 @@ impl Rows {
             let held = Held { failing: failing != 0, since: since.max(0).cast_unsigned() };
             health.insert((address(&text, "health")?, probe), held);
         }
+        let confirmed = self.confirmed.into_iter().map(|(origin, at)| (origin, at.max(0).cast_unsigned()));
         Ok(Contents {
             generation: self.generation.cast_unsigned(),
             zones: self.zones,
@@ -195,6 +204,7 @@ impl Rows {
             policies,
             servers: servers(self.servers)?,
             health,
+            confirmed: confirmed.collect(),
             imports: self.imports.into_iter().collect(),
         })
     }

@@ -3,6 +3,7 @@
 //! SQLite runs on the thread that asks. A commit is some tens of statements of a microsecond each and the wait for the
 //! disk, so that to hand it to another thread and back costs more than it does.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::apply;
 use crate::change::{Change, now};
+use crate::confirmed;
 use crate::contents::{self, Contents, Corrupt};
 use crate::error::{BUSY_TIMEOUT, CHECK_WAIT, CommitError, OpenError, StoreError};
 use crate::file::{self, FileId, Lock};
@@ -227,6 +229,21 @@ impl Embedded {
         self.aside(self.connection.clone().lock_owned().await, move |sql| {
             let transaction = begin(sql)?;
             health::remember(&transaction, &verdicts)?;
+            transaction.commit()
+        })
+        .await
+    }
+
+    /// Stores when primaries last confirmed zones, all of it or nothing; it is no generation's.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub(crate) async fn confirm(&self, times: &BTreeMap<String, u64>) -> Result<(), StoreError> {
+        let times = times.clone();
+        self.aside(self.connection.clone().lock_owned().await, move |sql| {
+            let transaction = begin(sql)?;
+            confirmed::confirm(&transaction, &times)?;
             transaction.commit()
         })
         .await

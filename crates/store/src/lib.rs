@@ -1,8 +1,8 @@
 //! What must survive: zones, regions, partitions, policies, server states and generations, in SQL.
 //!
 //! A [`Store`] is one database. Its methods are the whole boundary: [`Store::open`] it, [`Store::load`] everything,
-//! [`Store::commit`] changes as one new generation, [`Store::remember`] what probes found, and [`Store::check`] whether
-//! it would take a change. What the tables mean is documented in `docs/reference/store.md`, because other programs may
+//! [`Store::commit`] changes as one new generation, [`Store::remember`] what probes found, [`Store::confirm`] what
+//! primaries confirmed, and [`Store::check`] whether it would take a change. What the tables mean is documented in `docs/reference/store.md`, because other programs may
 //! read them, and change those of a [`Shared`] one.
 //!
 //! The store keeps what it is given. It knows no DNS and judges no policy; it refuses what its tables
@@ -13,6 +13,7 @@
 //! - [`change`]: what a commit is made of.
 //! - [`contents`]: what a load returns, and the queries for it.
 //! - [`health`]: what probes last held of servers, which is remembered beside the generations.
+//! - `confirmed`: when primaries last confirmed their zones, which is so, too.
 //! - [`error`]: what can go wrong, told with the path, the cause and the way on.
 //! - `shared`: a database that several name servers share.
 //! - `embedded`: a database in a file, `apply`: a change in its SQL, and `known`: what need not be written again.
@@ -23,6 +24,7 @@
 
 mod apply;
 pub mod change;
+mod confirmed;
 pub mod contents;
 mod embedded;
 pub mod error;

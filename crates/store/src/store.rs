@@ -1,5 +1,7 @@
 //! The store, whichever database it is in.
 
+use std::collections::BTreeMap;
+
 use crate::change::Change;
 use crate::contents::Contents;
 use crate::embedded::Embedded;
@@ -164,6 +166,19 @@ impl Store {
         match &self.0 {
             Kind::Embedded(store) => store.remember(verdicts).await,
             Kind::Shared(store) => store.remember(verdicts).await,
+        }
+    }
+
+    /// Stores when primaries last confirmed the zones of these origins, in Unix time in seconds, all of it or nothing; it is
+    /// no generation's.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn confirm(&self, times: &BTreeMap<String, u64>) -> Result<(), StoreError> {
+        match &self.0 {
+            Kind::Embedded(store) => store.confirm(times).await,
+            Kind::Shared(store) => store.confirm(times).await,
         }
     }
 

@@ -67,10 +67,12 @@ pub struct Refreshes {
 pub struct Refresh {
     /// What its SOA record says; absent where nothing of it is here.
     timers: Option<Timers>,
-    /// When it was last confirmed; at first, when it was first looked at.
-    confirmed: Duration,
-    /// When it was last confirmed, in Unix time in seconds; absent where it never was since start.
+    /// When it expires unless it is confirmed before; absent where nothing of it is here.
+    expires: Option<Duration>,
+    /// When it was last confirmed, in Unix time in seconds; absent where it never was.
     confirmed_at: Option<u64>,
+    /// What the store has of that.
+    stored_at: Option<u64>,
     /// When it is asked for; what is being asked for has no such time.
     next: Option<Duration>,
     /// When it was last asked for.
@@ -87,7 +89,7 @@ pub struct Refresh {
 }
 
 impl Refresh {
-    /// When it was last confirmed, in Unix time in seconds; `None` where it never was since start.
+    /// When it was last confirmed, in Unix time in seconds; `None` where it never was.
     pub fn confirmed_at(&self) -> Option<u64> {
         self.confirmed_at
     }
@@ -102,28 +104,40 @@ impl Refresh {
         self.why.as_deref()
     }
 
+    /// When it expires, where it has not.
     fn expires(&self) -> Option<Duration> {
-        self.timers.filter(|_| !self.is_expired).map(|timers| self.confirmed.saturating_add(timers.expire))
+        self.expires.filter(|_| !self.is_expired)
     }
 }
 
+/// A zone that is to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// What its SOA record says; absent where nothing of it is here.
+    pub timers: Option<Timers>,
+    /// When it was last confirmed as far as the store knows, in Unix time in seconds. Where it does not, the time to expire
+    /// begins now.
+    pub confirmed_at: Option<u64>,
+}
+
 impl Refreshes {
-    /// Keeps these zones, with the timers of those that are here, and forgets all others; new ones are due now. Returns
-    /// those of the forgotten that had expired: whose they are now, nobody has to confirm.
+    /// Keeps these zones and forgets all others; new ones are due now. Returns those of the forgotten that had expired:
+    /// whose they are now, nobody has to confirm.
     #[must_use = "what had expired is answered from again"]
-    pub fn keep<'z>(
-        &mut self,
-        zones: impl Iterator<Item = (&'z [u8], Option<Timers>)>,
-        now: Duration,
-    ) -> Vec<Vec<u8>> {
+    pub fn keep<'z>(&mut self, zones: impl Iterator<Item = (&'z [u8], Kept)>, now: Now) -> Vec<Vec<u8>> {
         let mut kept = HashSet::new();
-        for (zone, timers) in zones {
+        for (zone, Kept { timers, confirmed_at }) in zones {
             kept.insert(zone.to_vec());
             if !self.zones.contains_key(zone) {
+                // A clock that was set back since leaves it all its time.
+                let age = confirmed_at.map_or(0, |at| now.unix.as_secs().saturating_sub(at));
+                let left = timers.map(|timers| timers.expire.saturating_sub(Duration::from_secs(age)));
+                let now = now.monotonic;
                 let new = Refresh {
                     timers,
-                    confirmed: now,
-                    confirmed_at: None,
+                    expires: left.map(|left| now.saturating_add(left)),
+                    confirmed_at,
+                    stored_at: confirmed_at,
                     next: Some(now),
                     begun: Duration::ZERO,
                     failures: 0,
@@ -199,11 +213,24 @@ impl Refreshes {
     pub fn confirmed(&mut self, zone: &[u8], timers: Timers, now: Now, rng: &mut Rng) -> bool {
         let Some(refresh) = self.zones.get_mut(zone) else { return false };
         let had_expired = std::mem::take(&mut refresh.is_expired);
-        (refresh.timers, refresh.confirmed) = (Some(timers), now.monotonic);
+        (refresh.timers, refresh.expires) = (Some(timers), Some(now.monotonic.saturating_add(timers.expire)));
         refresh.confirmed_at = Some(now.unix.as_secs());
         (refresh.failures, refresh.why) = (0, None);
         self.wait(zone, now.monotonic, drawn(timers.refresh, rng));
         had_expired
+    }
+
+    /// What the store does not have yet: zones, and when they were last confirmed, in Unix time in seconds.
+    pub fn unstored(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let unstored = self.zones.iter().filter(|(_, refresh)| refresh.confirmed_at != refresh.stored_at);
+        unstored.filter_map(|(zone, refresh)| Some((zone.as_slice(), refresh.confirmed_at?)))
+    }
+
+    /// Notes that the store has a zone confirmed at this time.
+    pub fn stored(&mut self, zone: &[u8], at: u64) {
+        if let Some(refresh) = self.zones.get_mut(zone) {
+            refresh.stored_at = Some(at);
+        }
     }
 
     /// Notes that asking has failed, and why; returns whether this is the first time in a row, or another cause.
@@ -261,6 +288,11 @@ mod tests {
         Timers { refresh: s(refresh), retry: s(retry), expire: s(expire) }
     }
 
+    /// A zone with these timers, of which the store does not know when it was confirmed.
+    fn unknown(timers: Option<Timers>) -> Kept {
+        Kept { timers, confirmed_at: None }
+    }
+
     fn within(at: Option<Duration>, wait: Duration) -> bool {
         at.is_some_and(|at| at <= wait && at >= wait.mul_f64(0.89))
     }
@@ -268,7 +300,7 @@ mod tests {
     #[test]
     fn a_zone_is_asked_for_as_its_soa_record_says() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(1));
-        assert!(zones.keep([(A, None)].into_iter(), s(0)).is_empty());
+        assert!(zones.keep([(A, unknown(None))].into_iter(), at(0)).is_empty());
         assert_eq!(due(&mut zones, s(0)), Some(A.to_vec()));
         assert_eq!(due(&mut zones, s(0)), None, "it is being asked for");
         assert!(!zones.confirmed(A, timers(3600, 600, 86_400), at(0), &mut rng));
@@ -289,7 +321,7 @@ mod tests {
     #[test]
     fn what_was_never_here_is_asked_for_ever_less_often() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(2));
-        assert!(zones.keep([(A, None)].into_iter(), s(0)).is_empty());
+        assert!(zones.keep([(A, unknown(None))].into_iter(), at(0)).is_empty());
         let mut waits = Vec::new();
         let mut now = s(0);
         for _ in 0..12 {
@@ -311,7 +343,12 @@ mod tests {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(3));
         let soa = timers(100, 50, 1_000);
         assert!(
-            zones.keep([(A, Some(soa)), (B, Some(timers(100, 50, 2_000)))].into_iter(), s(10)).is_empty()
+            zones
+                .keep(
+                    [(A, unknown(Some(soa))), (B, unknown(Some(timers(100, 50, 2_000))))].into_iter(),
+                    at(10)
+                )
+                .is_empty()
         );
         assert_eq!(zones.expired(s(1_009)), None);
         assert_eq!(zones.expired(s(1_010)).as_deref(), Some(A));
@@ -325,14 +362,36 @@ mod tests {
         assert_eq!(zones.expired(s(2_009)), None);
         assert_eq!(zones.expired(s(2_010)).as_deref(), Some(A));
         assert_eq!(zones.expired(s(2_010)).as_deref(), Some(B));
-        assert_eq!(zones.keep([(B, None)].into_iter(), s(2_020)), [A], "its primary is gone");
+        assert_eq!(zones.keep([(B, unknown(None))].into_iter(), at(2_020)), [A], "its primary is gone");
         assert!(zones.is_expired(B) && !zones.is_expired(A));
+    }
+
+    #[test]
+    fn the_time_to_expire_goes_on_while_nobody_is_there() {
+        let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(6));
+        let soa = timers(100, 50, 1_000);
+        let ago =
+            |seconds: u64| Kept { timers: Some(soa), confirmed_at: Some(at(5_000).unix.as_secs() - seconds) };
+        let ahead = Kept { confirmed_at: Some(at(9_000).unix.as_secs()), ..ago(0) };
+        let never = Kept { timers: None, ..ago(2_000) };
+        let kept: [(&[u8], Kept); 4] =
+            [(A, ago(1_000)), (B, ago(900)), (b"\x01c\0", ahead), (b"\x01d\0", never)];
+        assert!(zones.keep(kept.into_iter(), at(5_000)).is_empty());
+        assert_eq!(zones.expired(s(5_000)).as_deref(), Some(A));
+        assert_eq!((zones.expired(s(5_099)), zones.next_expired()), (None, Some(s(5_100))));
+        assert_eq!(zones.expired(s(5_100)).as_deref(), Some(B));
+        assert_eq!(zones.next_expired(), Some(s(6_000)), "a clock that was set back leaves all the time");
+        assert_eq!(zones.unstored().count(), 0, "it comes from the store");
+        assert!(zones.confirmed(A, soa, at(5_200), &mut rng), "it had expired");
+        assert_eq!(zones.unstored().collect::<Vec<_>>(), [(A, 1_700_005_200)]);
+        zones.stored(A, 1_700_005_200);
+        assert_eq!(zones.unstored().count(), 0);
     }
 
     #[test]
     fn notifications_hasten_but_not_beyond_the_pause() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(4));
-        assert!(zones.keep([(A, None)].into_iter(), s(0)).is_empty());
+        assert!(zones.keep([(A, unknown(None))].into_iter(), at(0)).is_empty());
         zones.due(s(0));
         let soa = timers(3600, 600, 86_400);
         assert!(zones.notified(A, US, s(0)), "while it is being asked for");
@@ -356,9 +415,9 @@ mod tests {
     #[test]
     fn zones_come_and_go() {
         let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(5));
-        assert!(zones.keep([(A, None), (B, None)].into_iter(), s(0)).is_empty());
+        assert!(zones.keep([(A, unknown(None)), (B, unknown(None))].into_iter(), at(0)).is_empty());
         zones.due(s(0));
-        assert!(zones.keep([(B, None)].into_iter(), s(1)).is_empty());
+        assert!(zones.keep([(B, unknown(None))].into_iter(), at(1)).is_empty());
         assert!(!zones.confirmed(A, timers(1, 1, 2), at(1), &mut rng), "it is none of these any more");
         assert_eq!(due(&mut zones, s(1)), Some(B.to_vec()));
         assert_eq!((zones.next_due(), zones.zones().len()), (None, 1));

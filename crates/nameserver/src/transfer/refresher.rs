@@ -1,7 +1,7 @@
 //! The task that asks primaries for their zones: for the SOA record, and where that is newer for the zone (RFC 1034
 //! §4.3.5), over one TCP connection.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use tokio::time::{sleep, timeout};
 use super::counters::count;
 use super::incoming::{self, Incoming, Version};
 use super::notifier::{routed, source};
-use super::refresh::Timers;
+use super::refresh::{Kept, Timers};
 use super::serial::is_greater;
 use super::signature::{Signer, Verifier};
 use super::{Primary, Transfers};
+use crate::book::Book;
 use crate::edit::Editor;
 
 /// How many zones are asked for at a time: each has a connection, and what has come of its zone in memory.
@@ -37,8 +38,20 @@ pub const MESSAGE_WAIT: Duration = Duration::from_secs(30);
 /// How long it may take for a zone.
 pub const ZONE_WAIT: Duration = Duration::from_secs(900);
 
+/// How long it is gathered at least what primaries confirmed before it is stored: one sync of the disk for all.
+pub const STORED_AFTER: Duration = Duration::from_secs(60);
+
 /// How long to wait where there is nothing to do.
 const LONG: Duration = Duration::from_secs(3_600);
+
+/// Keeps the zones that the operator has chosen, before anything is answered from `book`: of those that have expired while
+/// nobody was here, nothing is. `confirmed` is what the store knows of when that was, by origin, in Unix time in seconds.
+pub fn begin(transfers: &Transfers, book: &mut Book, confirmed: &BTreeMap<String, u64>, now: Now) {
+    keep(transfers, book, confirmed, now);
+    while let Some(zone) = expired(transfers, now.monotonic) {
+        book.set_expired(&zone, true);
+    }
+}
 
 /// Takes the zones that primaries give us until `shutdown` begins, by what the operator has chosen at the time.
 ///
@@ -53,12 +66,18 @@ pub async fn run(
     shutdown: Shutdown,
 ) {
     let mut choices = transfers.changes();
-    choices.mark_changed();
+    let mut stored_at = Duration::ZERO;
     let mut asking: JoinSet<Outcome> = JoinSet::new();
     let mut asked: HashMap<task::Id, Vec<u8>> = HashMap::new();
     loop {
         let now = clock.now().monotonic;
-        expire(&transfers, &editor, now).await;
+        while let Some(zone) = expired(&transfers, now) {
+            set_expired(&editor, zone, true).await;
+        }
+        if now >= stored_at {
+            store(&transfers, &editor).await;
+            stored_at = now + STORED_AFTER;
+        }
         let due = || transfers.refreshes().due(now);
         while asking.len() < AT_ONCE
             && let Some((zone, told_by)) = due()
@@ -77,14 +96,16 @@ pub async fn run(
             let refreshes = transfers.refreshes();
             // What is due and finds no place waits for one.
             let due = refreshes.next_due().filter(|_| asking.len() < AT_ONCE);
-            let next = due.into_iter().chain(refreshes.next_expired()).min();
+            let stored = refreshes.unstored().next().map(|_| stored_at);
+            let next = due.into_iter().chain(refreshes.next_expired()).chain(stored).min();
             next.map_or(LONG, |next| next.saturating_sub(now))
         };
         tokio::select! {
-            () = shutdown.wait() => return,
+            () = shutdown.wait() => break,
             Ok(()) = choices.changed() => {
                 choices.borrow_and_update();
-                for zone in keep(&transfers, &editor, clock.now().monotonic) {
+                // What is new may have been anybody's: its time begins now.
+                for zone in keep(&transfers, &editor.book(), &BTreeMap::new(), clock.now()) {
                     let zone = Folded::read(&zone).expect("the name of a zone is valid");
                     set_expired(&editor, zone, false).await;
                 }
@@ -101,27 +122,47 @@ pub async fn run(
             () = sleep(wait) => {}
         }
     }
+    store(&transfers, &editor).await;
 }
 
 /// Goes by the zones that the operator has chosen; returns those that had expired and have no primary any more.
-fn keep(transfers: &Transfers, editor: &Editor, now: Duration) -> Vec<Vec<u8>> {
-    let (config, book) = (transfers.config(), editor.book());
+fn keep(transfers: &Transfers, book: &Book, confirmed: &BTreeMap<String, u64>, now: Now) -> Vec<Vec<u8>> {
+    let config = transfers.config();
     let zones = config.primaries.zones().map(|zone| {
         let name = Folded::read(zone).expect("the name of a zone is valid");
         let here = book.generation.zones.all().get(&name, &book.generation.hash);
-        (zone, here.and_then(|zone| Timers::of(zone.soa().data().next()?)))
+        let timers = here.and_then(|zone| Timers::of(zone.soa().data().next()?));
+        (zone, Kept { timers, confirmed_at: confirmed.get(&dns::name::to_text(zone)).copied() })
     });
     transfers.refreshes().keep(zones, now)
 }
 
-/// Ends the answers from zones whose time is over.
-async fn expire(transfers: &Transfers, editor: &Editor, now: Duration) {
-    loop {
-        let Some(zone) = transfers.refreshes().expired(now) else { return };
-        let name = Folded::read(&zone).expect("the name of a zone is valid");
-        tracing::error!(zone = ?name, "the zone has expired: its primary does not confirm it; it is answered SERVFAIL until it does");
-        count(&transfers.counters().expired);
-        set_expired(editor, name, true).await;
+/// A zone whose time is over; it is told once.
+fn expired(transfers: &Transfers, now: Duration) -> Option<Folded> {
+    let zone = transfers.refreshes().expired(now)?;
+    let name = Folded::read(&zone).expect("the name of a zone is valid");
+    tracing::error!(zone = ?name, "the zone has expired: its primary does not confirm it; it is answered SERVFAIL until it does");
+    count(&transfers.counters().expired);
+    Some(name)
+}
+
+/// Has the store know when zones were confirmed.
+async fn store(transfers: &Transfers, editor: &Editor) {
+    let unstored: Vec<(Vec<u8>, u64)> =
+        transfers.refreshes().unstored().map(|(zone, at)| (zone.to_vec(), at)).collect();
+    if unstored.is_empty() {
+        return;
+    }
+    let times = unstored.iter().map(|(zone, at)| (dns::name::to_text(zone), *at)).collect();
+    match editor.confirm(&times).await {
+        Ok(()) => {
+            let mut refreshes = transfers.refreshes();
+            unstored.iter().for_each(|(zone, at)| refreshes.stored(zone, *at));
+        }
+        // The store's own complaint is in the status.
+        Err(cause) => {
+            tracing::warn!(%cause, "the store did not take when zones were confirmed; it is asked again");
+        }
     }
 }
 

@@ -166,7 +166,7 @@ fn primaries(state: &State) -> Option<String> {
     for zone in first {
         let confirmed = zone
             .confirmed_at
-            .map_or("not since the start".into(), |at| format!("{} ago", uptime(now.saturating_sub(at))));
+            .map_or("not yet".into(), |at| format!("{} ago", uptime(now.saturating_sub(at))));
         let state = if zone.expired { "expired" } else { "failing" };
         table.add_row([&zone.zone, state, &confirmed, &zone.message]);
     }

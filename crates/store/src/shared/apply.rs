@@ -201,10 +201,13 @@ async fn apply_kind(sql: &mut Sql, generation: i64, changes: &[&Change]) -> Resu
         [Change::PutZone { .. }, ..] => {
             let rows =
                 each!(changes, Change::PutZone { origin, text } => (origin.clone(), text.as_str().into()));
+            unconfirm(sql, &each!(changes, Change::PutZone { origin, .. } => origin.as_str())).await?;
             put(sql, &ZONE, rows).await
         }
         [Change::DeleteZone { .. }, ..] => {
-            delete(sql, &ZONE, &each!(changes, Change::DeleteZone { origin } => origin.as_str())).await
+            let origins = each!(changes, Change::DeleteZone { origin } => origin.as_str());
+            unconfirm(sql, &origins).await?;
+            delete(sql, &ZONE, &origins).await
         }
         [Change::AddRegion { .. }, ..] => {
             let regions = each!(changes, Change::AddRegion { id, name } => (i64::from(*id), name.as_str()));
@@ -293,6 +296,24 @@ async fn delete(sql: &mut Sql, of: &Keyed, keys: &[&str]) -> Result<(), Failure>
 async fn take_away(sql: &mut Sql, of: &Keyed, keys: &[&str]) -> Result<u64, sqlx::Error> {
     let text = format!("DELETE FROM {} WHERE {} IN ({})", of.table, of.key, marks(keys.len()));
     sql.run(&text, keys.iter().map(|key| (*key).into()).collect()).await
+}
+
+/// Stores when primaries last confirmed zones, over what was stored of the same.
+pub(super) async fn confirm(sql: &mut Sql, times: &BTreeMap<String, u64>) -> Result<(), sqlx::Error> {
+    let times: Vec<(&str, u64)> = times.iter().map(|(origin, at)| (origin.as_str(), *at)).collect();
+    for times in times.chunks(ROWS_PER_STATEMENT) {
+        let origins: Vec<&str> = times.iter().map(|(origin, _)| *origin).collect();
+        unconfirm(sql, &origins).await?;
+        let rows = times.iter().map(|(origin, at)| values![*origin, at.cast_signed()]).collect();
+        insert(sql, "confirmed (origin, at)", rows).await?;
+    }
+    Ok(())
+}
+
+/// Forgets that zones were confirmed: whoever confirmed one has said nothing of another version.
+async fn unconfirm(sql: &mut Sql, origins: &[&str]) -> Result<(), sqlx::Error> {
+    let text = format!("DELETE FROM confirmed WHERE origin IN ({})", marks(origins.len()));
+    sql.run(&text, origins.iter().map(|origin| (*origin).into()).collect()).await.map(drop)
 }
 
 async fn add_regions(sql: &mut Sql, regions: &[(i64, &str)]) -> Result<(), Failure> {

@@ -296,6 +296,17 @@ impl Shared {
         self.store(done.await)
     }
 
+    pub(crate) async fn confirm(&self, times: &BTreeMap<String, u64>) -> Result<(), StoreError> {
+        let done = self.lent(async |sql| {
+            // As above.
+            sql.begin_writing().await?;
+            apply::confirm(sql, times).await?;
+            sql.raw("COMMIT").await?;
+            Ok(())
+        });
+        self.store(done.await)
+    }
+
     pub(crate) async fn check(&self) -> Result<(), StoreError> {
         let slow = || StoreError::Slow { path: self.path.clone() };
         let checked = self.lent(async |sql| {

@@ -10,8 +10,8 @@ use super::apply::marks;
 use super::failed::Failed;
 use super::sql::{Sql, Value, values};
 use crate::contents::{
-    CELLS, COLUMNS, Contents, HEADS, HEALTH, IMPORTS, LAST_REGION, NAMES, PolicyRows, REGIONS, Rows, SERVERS,
-    servers,
+    CELLS, COLUMNS, CONFIRMED, Contents, HEADS, HEALTH, IMPORTS, LAST_REGION, NAMES, PolicyRows, REGIONS,
+    Rows, SERVERS, servers,
 };
 
 /// How many changes `change_log` keeps below the last, beside those that no generation has: who was away for longer
@@ -211,6 +211,7 @@ async fn all(sql: &mut Sql, generation: u64) -> Result<Contents, Failed> {
         policies: policies(sql).await?,
         servers: sql.rows(SERVERS, values![]).await?,
         health: sql.rows(HEALTH, values![]).await?,
+        confirmed: sql.rows(CONFIRMED, values![]).await?,
         imports: sql.rows(IMPORTS, values![]).await?,
     };
     Ok(rows.contents()?)

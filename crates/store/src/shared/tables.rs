@@ -18,6 +18,7 @@ use crate::schema::Version;
 const POSTGRES: &[Version] = &[
     (3, "tables", include_str!("../../migrations/postgres/0003_tables.sql")),
     (4, "names", include_str!("../../migrations/postgres/0004_names.sql")),
+    (5, "confirmed", include_str!("../../migrations/postgres/0005_confirmed.sql")),
 ];
 
 /// The versions of the tables in MariaDB.
@@ -25,6 +26,7 @@ const POSTGRES: &[Version] = &[
 const MYSQL: &[Version] = &[
     (3, "tables", include_str!("../../migrations/mysql/0003_tables.sql")),
     (4, "names", include_str!("../../migrations/mysql/0004_names.sql")),
+    (5, "confirmed", include_str!("../../migrations/mysql/0005_confirmed.sql")),
 ];
 
 /// The versions of the tables in a database of this kind.

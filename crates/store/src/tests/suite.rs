@@ -59,6 +59,7 @@ macro_rules! suite {
 suite!(
     verdicts_are_remembered_beside_the_generations,
     more_verdicts_than_one_statement_has_are_remembered,
+    what_primaries_confirmed_holds_until_a_zone_is_put_anew,
     everything_is_there_after_reopening,
     what_is_stored_is_read_beside_who_has_it_open,
     a_commit_based_on_another_generation_conflicts,
@@ -156,6 +157,31 @@ async fn more_verdicts_than_one_statement_has_are_remembered(ground: &Ground) {
     assert_eq!(store.load().await.unwrap().health, expected);
 }
 
+async fn what_primaries_confirmed_holds_until_a_zone_is_put_anew(ground: &Ground) {
+    let store = ground.open().await;
+    let zones = ["a.", "b.", "c."].map(|origin| zone(origin, "text"));
+    store.commit(0, &zones).await.unwrap();
+    let times = |times: &[(&str, u64)]| -> BTreeMap<String, u64> {
+        times.iter().map(|(origin, at)| ((*origin).to_owned(), *at)).collect()
+    };
+    store.confirm(&times(&[("a.", 7), ("b.", 8), ("c.", 9)])).await.unwrap();
+    store.confirm(&times(&[("a.", 10)])).await.unwrap();
+    store.confirm(&times(&[])).await.unwrap();
+    assert_eq!(store.load().await.unwrap().confirmed, times(&[("a.", 10), ("b.", 8), ("c.", 9)]));
+    let changes = [zone("b.", "other"), Change::DeleteZone { origin: "c.".into() }];
+    assert_eq!(store.commit(1, &changes).await, Ok(2), "to confirm is no commit");
+    store.close().await.unwrap();
+
+    let store = ground.open().await;
+    assert_eq!(store.load().await.unwrap().confirmed, times(&[("a.", 10)]));
+    // More than one statement has.
+    let many: BTreeMap<String, u64> = (0..1_200).map(|number| (format!("n{number}."), number)).collect();
+    store.confirm(&many).await.unwrap();
+    let mut expected = many;
+    expected.insert("a.".into(), 10);
+    assert_eq!(store.load().await.unwrap().confirmed, expected);
+}
+
 async fn everything_is_there_after_reopening(ground: &Ground) {
     let store = ground.open().await;
     let changes = [
@@ -180,6 +206,7 @@ async fn everything_is_there_after_reopening(ground: &Ground) {
         policies: vec![policy(&["www.example.com.", "*.example.com."], &["europe", "asia"])],
         servers: [("192.0.2.1".parse().unwrap(), false)].into(),
         health: BTreeMap::new(),
+        confirmed: BTreeMap::new(),
         imports: [("/etc/example.zone".to_owned(), "abc".to_owned())].into(),
     };
     assert_eq!(store.load().await.as_ref(), Ok(&expected));
