@@ -17,8 +17,9 @@ use store::{Change, CommitError, News, Seen, Standing, StoreError};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::making::{install, surviving};
 use super::stuck::Stuck;
-use super::{Shared, install, lock, surviving};
+use super::{Shared, lock};
 use crate::book::{Book, Raised, Refused};
 
 /// How often it is looked again when another is quicker, before the next wake: those who change all the time must not
