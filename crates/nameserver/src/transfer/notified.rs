@@ -5,9 +5,10 @@ use dns::writer::End;
 use dns::{Class, Folded, Opcode, Rcode, Rtype, Suffixes, Tsig};
 use net::clock::Now;
 
+use super::Transfers;
+use super::answering::{Beside, Respond, plainly};
 use super::counters::count;
 use super::signature::Signer;
-use super::{Beside, Respond, Transfers, plainly};
 use crate::answer::Asked;
 use crate::generation::Generation;
 

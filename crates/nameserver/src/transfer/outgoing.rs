@@ -9,7 +9,7 @@ use dns::{Folded, Rtype, Section, Suffixes, Writer};
 use net::admission::Place;
 use net::tcp::Next;
 
-use super::Beside;
+use super::answering::Beside;
 use super::counters::{Counters, count};
 use super::signature::Signer;
 use crate::zone::{Cursor, Zone};
