@@ -158,7 +158,7 @@ fn http_asks_for_the_token_that_it_was_given() {
     assert!(
         refused
             .stderr
-            .contains("--http: http is 0.0.0.0:0, which other machines reach, and there is no token_file"),
+            .contains("--http: http is 0.0.0.0:0, which other machines reach, and there is no token"),
         "{}",
         refused.stderr
     );

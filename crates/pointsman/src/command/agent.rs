@@ -177,9 +177,8 @@ impl Agent {
             None => Some(Key::new(&[0; credit::key::KEY_LEN])),
         };
         let given = |value| Placed { value, place: Place::Flag("http") };
-        let token_file =
-            self.token_file.clone().map(|value| Placed { value, place: Place::Flag("token-file") });
-        unguarded("http", self.http.map(given).as_ref(), token_file.as_ref(), &mut faults);
+        let token = ("a --token-file", self.token_file.is_some());
+        unguarded("http", self.http.map(given).as_ref(), token, &mut faults);
         let token = self.token_file.as_deref().map(token::read).transpose();
         let token = token.map_err(|fault| faults.push(fault)).ok().flatten();
         faults.or(())?;

@@ -17,7 +17,7 @@ use routing::balance::BACK_ENDS_MAX;
 
 use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
-use super::lower::{apart, at, count, given, is_told, unguarded, without_effect};
+use super::lower::{TOKEN_FILE, apart, at, count, given, is_told, unguarded, without_effect};
 use super::spec::{BalanceSpec, Placed, resolve};
 use crate::credit_key;
 use crate::log::Form;
@@ -144,7 +144,7 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
         let what = format!("{value} in {key} is no host's address");
         faults.push(place.fault(what, "an address of this machine"));
     }
-    unguarded("http", spec.http.as_ref(), spec.token_file.as_ref(), faults);
+    unguarded("http", spec.http.as_ref(), (TOKEN_FILE, spec.token_file.is_some()), faults);
     let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
     apart(listen.clone().chain(spec.http.iter().map(|http| ("http", http.value, &http.place))), faults);
     // Over UDP alone, so that the API, over TCP alone, may have the same port.
@@ -305,7 +305,7 @@ mod tests {
         let found = lowered(text, &[]).expect_err("four things are wrong");
         let lines: Vec<&str> = found.lines().collect();
         let expected = [
-            "/etc/p.toml:6:8: http is 0.0.0.0:80, which other machines reach, and there is no token_file; expected a \
+            "/etc/p.toml:6:8: http is 0.0.0.0:80, which other machines reach, and there is no token; expected a \
              token_file (--token-file), or a loopback address",
             "/etc/p.toml:5:10: credit and listen are both 127.0.0.1:1",
             "/etc/p.toml:4:9: probe is \"example.com\"",
@@ -403,7 +403,7 @@ mod tests {
         let (at, line) = (path.display().to_string(), format!("token_file = \"{}\"\n", path.display()));
         let (open, secret) = (format!("{at}: the file holds secrets"), Ok(Some("secret")));
         let unguarded =
-            "/etc/p.toml:4:8: http is 0.0.0.0:8055, which other machines reach, and there is no token_file";
+            "/etc/p.toml:4:8: http is 0.0.0.0:8055, which other machines reach, and there is no token";
         for (mode, text, flags, expected) in [
             (0o600, "http = \"127.0.0.1:8055\"\n".into(), &[][..], Ok(None)),
             (0o600, "http = \"0.0.0.0:8055\"\n".into(), &[], Err(unguarded)),

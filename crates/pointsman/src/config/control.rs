@@ -21,7 +21,7 @@ use toml::de::DeTable;
 use web::client::{self, ANSWER_MAX, Asked, Client};
 
 use super::file::{self, Reader};
-use super::lower::{at, given, is_told, without_effect};
+use super::lower::{at, given, is_told, unguarded, without_effect};
 use super::read_defaults;
 use super::spec::{Place, Placed, resolve};
 use crate::log::Form;
@@ -231,13 +231,8 @@ fn face(spec: &ControlSpec, faults: &mut Faults) -> Option<String> {
             }
         }
     }
-    if let Some(listen) = &spec.listen
-        && !listen.value.ip().is_loopback()
-        && spec.report_token_file.is_none()
-    {
-        let what = format!("listen is {}, which other machines reach, and there is no token", listen.value);
-        faults.push(listen.place.fault(what, "a report_token_file, or a loopback address"));
-    }
+    let token = ("a report_token_file", spec.report_token_file.is_some());
+    unguarded("listen", spec.listen.as_ref(), token, faults);
     let listening = ("listen", spec.listen.is_some());
     without_effect([(listening, "report_token_file", at(&spec.report_token_file))], faults);
     token_of(spec.report_token_file.as_ref(), faults)

@@ -106,20 +106,24 @@ fn addresses(spec: &Spec, faults: &mut Faults) {
     let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
     let api = spec.api.iter().map(|api| ("api", api.value, &api.place));
     apart(listen.chain(api), faults);
-    unguarded("api", spec.api.as_ref(), spec.token_file.as_ref(), faults);
+    unguarded("api", spec.api.as_ref(), (TOKEN_FILE, spec.token_file.is_some()), faults);
 }
 
-/// Finds an API that other machines reach and that asks for no token.
+/// What a token is given by where both a file and a flag may.
+pub(super) const TOKEN_FILE: &str = "a token_file (--token-file)";
+
+/// Finds what other machines reach and asks for no token; `token` is what one is given by, and whether it is.
 pub(crate) fn unguarded(
     key: &str,
     address: Option<&Placed<SocketAddr>>,
-    token_file: Option<&Placed<PathBuf>>,
+    token: (&str, bool),
     faults: &mut Faults,
 ) {
-    let reached = address.filter(|address| !address.value.ip().is_loopback() && token_file.is_none());
+    let (by, is_given) = token;
+    let reached = address.filter(|address| !address.value.ip().is_loopback() && !is_given);
     if let Some(Placed { value, place }) = reached {
-        let what = format!("{key} is {value}, which other machines reach, and there is no token_file");
-        faults.push(place.fault(what, "a token_file (--token-file), or a loopback address"));
+        let what = format!("{key} is {value}, which other machines reach, and there is no token");
+        faults.push(place.fault(what, format!("{by}, or a loopback address")));
     }
 }
 

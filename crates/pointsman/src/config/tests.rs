@@ -223,7 +223,7 @@ fn what_would_have_no_effect_is_a_fault() {
 
 #[test]
 fn contradictions_are_faults_where_they_were_given() {
-    let public = "which other machines reach, and there is no token_file; expected a token_file (--token-file), or a \
+    let public = "which other machines reach, and there is no token; expected a token_file (--token-file), or a \
                   loopback address";
     check("api = \"0.0.0.0:8053\"", &[], &[&format!("/etc/p.toml:2:7: api is 0.0.0.0:8053, {public}")]);
     check("", &["--api", "[2001:db8::1]:8053"], &[&format!("--api: api is [2001:db8::1]:8053, {public}")]);
