@@ -37,6 +37,8 @@ pub(super) fn run(input: &Input, folder: &Path, hierarchy: bool, json: bool) -> 
     if fs::symlink_metadata(folder).is_ok() {
         return Err(Failure::file(folder, "it cannot be made: it is there already", "another name"));
     }
+    // Told before a trace of hours is read.
+    drop(Partial::make(folder)?);
     let (mut trace, progress) = input.open()?;
     let (mut seen, mut queries, mut broken) = (Seen::default(), 0, None);
     for message in &mut trace {
@@ -96,11 +98,8 @@ fn written(
     trace: &str,
     is_interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<TraceZones, Failure> {
-    let mut partial = folder.as_os_str().to_owned();
-    partial.push(format!(".{}.partial", std::process::id()));
-    let partial = Partial(PathBuf::from(partial));
-    let unmade = |cause: io::Error| Failure::file(folder, format!("it cannot be made: {cause}"), "");
-    fs::create_dir(&partial.0).and_then(|()| fs::create_dir(partial.0.join("zones"))).map_err(unmade)?;
+    let partial = Partial::make(folder)?;
+    fs::create_dir(partial.0.join("zones")).map_err(|cause| unmade(folder, &cause))?;
     let unwritten =
         |cause: io::Error| Failure::Failed(format!("{}: it cannot be written: {cause}", folder.display()));
     let mut servers: BTreeMap<&[u8], BTreeSet<IpAddr>> = BTreeMap::new();
@@ -145,6 +144,21 @@ fn written(
 
 /// A folder in the making, which goes when dropped; once it has its own name, there is none of this one.
 struct Partial(PathBuf);
+
+impl Partial {
+    /// Makes it beside where the folder is to be.
+    fn make(folder: &Path) -> Result<Partial, Failure> {
+        let mut partial = folder.as_os_str().to_owned();
+        partial.push(format!(".{}.partial", std::process::id()));
+        let partial = PathBuf::from(partial);
+        fs::create_dir(&partial).map_err(|cause| unmade(folder, &cause))?;
+        Ok(Partial(partial))
+    }
+}
+
+fn unmade(folder: &Path, cause: &io::Error) -> Failure {
+    Failure::file(folder, format!("it cannot be made: {cause}"), "")
+}
 
 impl Drop for Partial {
     fn drop(&mut self) {
