@@ -413,6 +413,7 @@ mod tests {
     use ::tests::folder::Folder;
 
     use super::*;
+    use crate::cookies::Secrets;
 
     /// Free ports, and a store in a folder.
     fn options(folder: &Folder) -> Options {

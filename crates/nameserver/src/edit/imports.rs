@@ -72,7 +72,7 @@ impl Editor {
     }
 
     /// Notes how partitions were read; what was read well counts only once it is installed.
-    fn note(&self, loading: Vec<Loading>, is_installed: bool) {
+    pub(super) fn note(&self, loading: Vec<Loading>, is_installed: bool) {
         let mut states = lock(&self.shared.loading);
         for Loading { name, sources, outcome } in loading {
             let state = states.entry(name.clone()).or_insert_with(|| api::PartitionState {

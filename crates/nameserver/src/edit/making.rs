@@ -25,7 +25,7 @@ const TRIES_MAX: usize = 10;
 
 /// How many changes that the store refuses are taken out of those that share a commit, each for a commit more: then the
 /// rest is refused, for others wait.
-const REFUSED_MAX: usize = 8;
+pub(super) const REFUSED_MAX: usize = 8;
 
 /// A request that was applied to a draft, and how that ended: with a region, where one was added.
 struct Tried {
@@ -95,7 +95,7 @@ async fn next(queue: &mut mpsc::Receiver<Request>, requests: &mut Vec<Request>, 
 }
 
 /// Makes what was asked together, until nothing of it is left.
-fn make(shared: &Shared, requests: Vec<Request>, runtime: &Handle) {
+pub(super) fn make(shared: &Shared, requests: Vec<Request>, runtime: &Handle) {
     let (mut left, mut outrun, mut refused) = (requests, 0, 0);
     while outrun < TRIES_MAX {
         match commit(shared, left, refused < REFUSED_MAX, runtime) {

@@ -1,7 +1,13 @@
 //! The editor on stores of its own, and on one that another has open, too.
 
+use std::sync::atomic::Ordering;
+
+use store::Change;
+
+use super::making::{REFUSED_MAX, make, surviving};
 use super::*;
 use crate::generation::Settings;
+use crate::import::{Loading, Outcome};
 use ::tests::database::{Database, Kind};
 use ::tests::folder::Folder;
 

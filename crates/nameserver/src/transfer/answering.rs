@@ -298,7 +298,7 @@ impl Transfers {
     }
 
     /// Whether a refusal is logged now: the first one, and then one in [`REFUSAL_LOGGED_SECONDS`].
-    fn logs_refusal(&self, now: Now) -> bool {
+    pub(super) fn logs_refusal(&self, now: Now) -> bool {
         let (second, due) = (now.monotonic.as_secs(), self.refusal_logged.load(Ordering::Relaxed));
         let next = second + REFUSAL_LOGGED_SECONDS;
         second >= due
@@ -412,6 +412,7 @@ mod tests {
     use crate::book::{Book, Condition, Edit};
     use crate::fast::Shared;
     use crate::generation::Settings;
+    use crate::transfer::{Config, Keys, Secondary};
     use net::tcp::Next;
 
     #[test]

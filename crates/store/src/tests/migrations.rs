@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::{Folder, open, policy, region, zone};
 use crate::embedded::Embedded as Store;
 use crate::schema::{VERSIONS, Version};
-use crate::{Contents, Migrated, OpenError};
+use crate::{Change, Contents, Migrated, OpenError};
 
 /// The versions of a program after this one: it has a table more, or cannot make it.
 fn next(sql: &'static str) -> Vec<Version> {
@@ -105,7 +105,8 @@ async fn policies_of_the_first_tables_are_drawn_by_weight() {
 async fn a_store_of_the_first_version_keeps_all_it_had() {
     let folder = Folder::new();
     let store = Store::open_at(&folder.url(), &VERSIONS[..1]).expect("opens");
-    store.commit(0, &[zone("example.", "a zone"), region(1, "europe")]).await.expect("commits");
+    let partition = Change::PutPartition { name: "default".into(), text: "192.0.2.0/24,europe\n".into() };
+    store.commit(0, &[partition, region(1, "europe")]).await.expect("commits");
     {
         // A policy as the first program wrote it.
         let slot = store.connection.lock().await;
@@ -125,7 +126,7 @@ async fn a_store_of_the_first_version_keeps_all_it_had() {
     assert_eq!(store.migrated().map(|migrated| (migrated.from, migrated.to)), Some((1, LAST)));
     assert!(folder.0.join("pointsman.db.version-1").exists());
     let contents = store.load().await.expect("loads");
-    assert_eq!((contents.generation, contents.zones.len(), contents.regions.len()), (1, 1, 1));
+    assert_eq!((contents.generation, contents.partitions.len(), contents.regions.len()), (1, 1, 1));
     let server = &contents.policies[0].servers[0];
     assert_eq!(
         (server.probe.as_deref(), server.default.ttl, server.regions["europe"].ttl),
@@ -133,7 +134,7 @@ async fn a_store_of_the_first_version_keeps_all_it_had() {
     );
     let mut policy = contents.policies[0].clone();
     policy.servers[0].probe = Some("web".into());
-    store.commit(1, &[crate::Change::PutPolicy(policy.clone().into())]).await.expect("commits");
+    store.commit(1, &[Change::PutPolicy(policy.clone().into())]).await.expect("commits");
     assert_eq!(store.load().await.expect("loads").policies, [policy]);
     store.close().await.expect("closes");
 }
