@@ -110,8 +110,13 @@ pub fn check(
 /// Files that cannot be read, and the faults of all others. Where there are none so far, what an edit means
 /// beside the others shows when they are made.
 pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Result<Vec<Edit>, Faults> {
+    let primaries = imports.iter().find_map(|import| match import {
+        Import::Primaries(primaries) => Some(primaries),
+        _ => None,
+    });
     let mut out = Edits {
         book,
+        primaries: primaries.unwrap_or(&book.primaries),
         edits: Vec::new(),
         regions: book.regions.clone(),
         next_region_id: book.next_region_id,
@@ -182,6 +187,8 @@ fn try_on(book: &mut Book, edits: Vec<Edit>) -> Faults {
 
 struct Edits<'b> {
     book: &'b Book,
+    /// Who gives us zones from now on.
+    primaries: &'b Primaries,
     edits: Vec<Edit>,
     /// The regions that there are, and those that an edit before adds.
     regions: Arc<BTreeMap<u32, String>>,
@@ -261,13 +268,13 @@ impl Edits<'_> {
             .into());
         }
         let former = format!("{source} as {origin}");
-        if let Some(imported) = self.news(format!("zone {origin}"), Some(&former), &digest) {
+        let imported = self.news(format!("zone {origin}"), Some(&former), &digest);
+        // One that a primary gives is refused each time that its file is named, not only where that is new.
+        if imported.is_some() || self.primaries.give(zone.origin()) {
             tracing::info!(zone = origin, file = source, "a zone is read");
             let (zone, master) = (Box::new(zone), Arc::new(master));
-            self.edits.extend([
-                Edit::PutZone { zone, master, condition: Condition::Always, by_primary: false },
-                imported,
-            ]);
+            let put = Edit::PutZone { zone, master, condition: Condition::Always, by_primary: false };
+            self.edits.extend([put].into_iter().chain(imported));
         }
         Ok(())
     }
@@ -366,7 +373,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::transfer::{Secondaries, Secondary};
+    use crate::transfer::{Primary, Secondaries, Secondary};
     use ::tests::folder::Folder;
 
     /// Imports, and says how many edits that took, those aside that only remember it.
@@ -425,6 +432,29 @@ mod tests {
             edits.into_iter().filter_map(|edit| Some(book.apply(edit).err()?.to_string())).collect();
         let [told] = &told[..] else { panic!("{told:?}") };
         assert!(told.starts_with(&format!("{file}:3:1: example.com. has changed")), "{told}");
+    }
+
+    #[test]
+    fn a_zone_is_in_a_file_or_given_by_a_primary() {
+        let folder = Folder::new();
+        let file = folder.write("one.zone", "$ORIGIN example.com.\n@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n");
+        let zone = Import::Zone((&file).into());
+        let mut book = Book::empty(1, Settings::default());
+        assert_eq!(import(&mut book, std::slice::from_ref(&zone)), 1);
+        let zones = [b"\x07example\x03com\0".to_vec()].into();
+        let primaries = Arc::new(Primaries(vec![Primary { zones, ..Primary::default() }]));
+        // Although the file is as it was.
+        let refused = |imports: &[Import], book: &Book| {
+            let edits = edits(imports, book, &mut Vec::new()).expect("each is right by itself");
+            try_on(&mut book.clone(), edits).to_string()
+        };
+        let told = format!("{file}:2:1: example.com. is given by a primary");
+        let reloaded = refused(&[Import::Primaries(primaries.clone()), zone.clone()], &book);
+        assert!(reloaded.starts_with(&told), "{reloaded}");
+        book.choose_primaries(primaries);
+        let started = refused(std::slice::from_ref(&zone), &book);
+        assert!(started.starts_with(&told), "{started}");
+        assert_eq!(import(&mut book, &[Import::Primaries(Arc::default()), zone]), 1, "it is given no more");
     }
 
     #[test]
