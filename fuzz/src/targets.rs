@@ -217,6 +217,7 @@ fn policies() -> Vec<Vec<u8>> {
             "regions":{"europe":{"probability":0.9,"ttl":60}}}]}"#,
         r#"{"when_all_down":"empty","servers":[{"address":"2001:db8::1","regions":{"a":{"ttl":2147483647}}},
             {"address":"192.0.2.2","default":{"probability":1e3}}]}"#,
+        r#"{"names":["a."],"servers":[{"cname":"www.cdn.example.","probe":"web"},{"cname":"b","regions":{"a":{}}}]}"#,
     ];
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }

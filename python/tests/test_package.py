@@ -105,6 +105,20 @@ def test_a_change_keeps_probes(db: Database, rows: Rows) -> None:
     assert probes == [("192.0.2.1", "web"), ("2001:db8::1", "web"), ("192.0.2.3", None)]
 
 
+def test_servers_may_be_names(db: Database) -> None:
+    name = "alias.example.com"
+    db.add_region("europe")
+    db.update_prob(name, {"WWW.cdn.example.": {0: Cell(1.0, 60)}, "www.other.example.": {0: Cell(0.0), "europe": Cell(1.0)}})
+    assert list(db.rows(name)) == ["www.cdn.example.", "www.other.example."]
+    with db.changing(name) as changed:
+        changed["www.other.example."][0] = Cell(1.0)
+    assert db._policy(name)[0]["servers"][1]["cname"] == "www.other.example."
+    row = db.explain(name, "192.0.2.1").row
+    assert [(server.address, server.probability) for server in row] == [("www.cdn.example.", 0.5), ("www.other.example.", 0.5)]
+    with pytest.raises(Refused, match="addresses and names"), db.changing(name) as changed:
+        changed["192.0.2.1"] = {0: Cell(1.0)}
+
+
 def test_the_order_of_servers_is_a_change_too(db: Database, rows: Rows) -> None:
     with db.changing(NAME) as changed:
         changed["192.0.2.1"] = changed.pop("192.0.2.1")

@@ -31,6 +31,11 @@ fn steer_a_name() {
 }
 
 #[test]
+fn steer_between_cdns() {
+    follow("steer-between-cdns.md", None);
+}
+
+#[test]
 fn probe_your_servers() {
     follow("probe-your-servers.md", None);
 }

@@ -177,6 +177,64 @@ fn who_goes_on_behind_the_goodbye_has_closed() {
 }
 
 #[test]
+fn a_server_that_is_a_name_is_looked_up_and_asked_for_by_it() {
+    let folder = Folder::new();
+    let certificate = Certificate::new(&folder);
+    let (http, https) = (free_address(), free_address());
+    let web = nginx(&folder, http, https, &certificate);
+    let probe = |name: &str, check: &str| {
+        format!("[[probe]]\nname = \"{name}\"\n{check}\ninterval = \"200 ms\"\nrise = 1\nfall = 1\n")
+    };
+    let (http, https) = (http.port(), https.port());
+    let probes = [
+        probe("page", &format!("check = \"http\"\nport = {http}\npath = \"/up\"")),
+        probe("port", &format!("check = \"tcp\"\nport = {http}")),
+        // The certificate is not for localhost.
+        probe(
+            "strict",
+            &format!(
+                "check = \"https\"\nport = {https}\npath = \"/up\"\nauthorities = \"{}\"",
+                certificate.authority
+            ),
+        ),
+        probe(
+            "told",
+            "check = \"command\"\ncommand = [\"/bin/sh\", \"-c\", \"echo $1; exit 3\", \"sh\", \"{server}\"]",
+        ),
+    ];
+    let mut server = probing(&folder, &probes.concat(), &[]);
+    for probe in ["page", "port", "strict", "told"] {
+        let policy = json!({"servers": [
+            {"cname": "localhost", "probe": probe, "default": {"probability": 1, "ttl": 9}},
+            {"cname": "other.example.net", "default": {"probability": 0}},
+        ]});
+        server.call("PUT", &format!("/v1/policies/{probe}.example.com"), &policy.to_string());
+    }
+    let alias = |server: &Serving, probe: &str| {
+        Question::new(&format!("{probe}.example.com"), "CNAME").udp(server.dns()).data().join(" ")
+    };
+    for (probe, verdict, reason, expected) in [
+        ("page", "passing", "status", "localhost."),
+        ("port", "passing", "connected", "localhost."),
+        ("strict", "failing", "tls", "other.example.net."),
+        ("told", "failing", "exit", "other.example.net."),
+    ] {
+        let state = server.until("localhost.", probe, verdict);
+        assert_eq!(state["last"]["reason"], reason, "{state}");
+        assert_eq!(alias(&server, probe), expected, "{probe}");
+    }
+    assert_eq!(state(&server, "localhost.", "told")["last"]["detail"], "exit code 3: localhost.");
+    web.stop();
+    let state = server.until("localhost.", "page", "failing");
+    assert_eq!(state["last"]["reason"], "refused", "{state}");
+    assert!(
+        state["last"]["detail"].as_str().is_some_and(|told| told.starts_with(&format!("localhost:{http}: ")))
+    );
+    assert_eq!(alias(&server, "page"), "other.example.net.");
+    server.serving.stop();
+}
+
+#[test]
 fn answers_follow_web_servers_that_stop_and_start() {
     let folder = Folder::new();
     let certificate = Certificate::new(&folder);

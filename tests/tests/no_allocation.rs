@@ -140,6 +140,9 @@ const POLICY: &str = r#"{"answers": 0, "names": ["www.example.com", "*.cdn.examp
     {"address": "2001:db8::11", "regions": {"europe": {"probability": 0.9}}}
 ]}"#;
 
+const ALIAS: &str = r#"{"names": ["alias.example.com", "*.alias.example.com"], "servers": [
+    {"cname": "www.example.com", "default": {"probability": 1}}, {"cname": "www.other.test", "default": {"probability": 0}}]}"#;
+
 const EMPTY: &str = r#"{"when_all_down": "empty", "servers": [{"address": "192.0.2.66"}]}"#;
 
 const NOW: Now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
@@ -165,9 +168,10 @@ fn book() -> Book {
         signed("example", NSEC3_ZONE),
         partition.expect("a partition"),
         policy("www.example.com", POLICY),
+        policy("alias.example.com", ALIAS),
         policy("empty.example.com", EMPTY),
-        Edit::SetServer { address: "192.0.2.12".parse().expect("an address"), up: false },
-        Edit::SetServer { address: "192.0.2.66".parse().expect("an address"), up: false },
+        Edit::SetServer { server: "192.0.2.12".parse().expect("an address"), up: false },
+        Edit::SetServer { server: "192.0.2.66".parse().expect("an address"), up: false },
     ] {
         book.apply(edit).expect("the edit is good");
     }
@@ -202,6 +206,9 @@ fn answer_all(generation: &Generation, local: IpAddr) {
         ("www.example.com", "AAAA", "NOERROR", 1),
         ("www.example.com", "ANY", "NOERROR", 2),
         ("a.b.cdn.example.com", "A", "NOERROR", 2),
+        ("alias.example.com", "A", "NOERROR", 3),
+        ("alias.example.com", "CNAME", "NOERROR", 1),
+        ("x.alias.example.com", "MX", "NOERROR", 1),
         ("empty.example.com", "A", "NOERROR", 0),
         ("static.example.com", "AAAA", "NOERROR", 0),
         ("nowhere.example.com", "A", "NXDOMAIN", 0),

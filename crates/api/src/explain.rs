@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::probe::ProbeVerdict;
+use crate::target::Target;
 
 /// The question: what would this client be answered?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -15,7 +16,7 @@ pub struct Explain {
     /// The name that is asked for, in any case, with or without the final dot.
     #[schema(example = "www.example.com.", min_length = 1, max_length = 1024)]
     pub name: String,
-    /// The type that is asked for.
+    /// The type that is asked for; where the name is an alias, it is one for any type.
     #[serde(rename = "type")]
     pub qtype: AddressType,
     /// The client's address: that of the client subnet option where there is one, else the resolver's.
@@ -59,14 +60,12 @@ pub struct Explanation {
     pub scope: u8,
     /// The row that is drawn from: the servers of the asked family as configured for this client.
     pub row: Vec<RowServer>,
-    /// How probable each server is to be drawn first once those that are down or failing are left out, by address.
+    /// How probable each server is to be drawn first once those that are down or failing are left out, by address or name.
     /// The values sum to 1; none are given where no server can be drawn.
-    #[schema(value_type = BTreeMap<String, f64>)]
-    pub probabilities: BTreeMap<IpAddr, f64>,
+    pub probabilities: BTreeMap<String, f64>,
     /// A sample answer: the servers in the order of one draw, cut to the policy's `answers`. Empty for
     /// NODATA.
-    #[schema(value_type = Vec<String>)]
-    pub answer: Vec<IpAddr>,
+    pub answer: Vec<String>,
     /// The TTL of the sample answer in seconds: that of its first server; 0 where it has none.
     pub ttl: u32,
     /// Why it is this row and these servers, in words.
@@ -75,11 +74,11 @@ pub struct Explanation {
 }
 
 /// A server in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RowServer {
-    /// The address that is answered.
-    #[schema(schema_with = crate::server::address)]
-    pub address: IpAddr,
+    /// What is answered: `address` or `cname`.
+    #[serde(flatten)]
+    pub target: Target,
     /// How probable it is in this row, from 0 to 1, whether it is up or not.
     #[schema(minimum = 0, maximum = 1)]
     pub probability: f64,

@@ -84,7 +84,7 @@ impl<'a> Text<'a> {
     }
 
     /// Something wrong at so many bytes.
-    pub(crate) fn fault(&self, at: usize, what: String, expected: impl Into<String>) -> Fault {
+    pub(crate) fn fault(&self, at: usize, what: impl Into<String>, expected: impl Into<String>) -> Fault {
         let lines = self.lines.get_or_init(|| {
             let ends = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
             std::iter::once(0).chain(ends.map(|(end, _)| end + 1)).collect()

@@ -7,7 +7,7 @@
 //!   [`problem`]: why a request was refused.
 //! - [`place`]: where a value stands in a JSON text; `reader`: what people write as JSON, read with everything that is wrong;
 //!   `json`: the text, gone through value by value, for both.
-//! - [`policy`]: MyXDNS's matrix as people write it.
+//! - [`policy`]: MyXDNS's matrix as people write it; [`target`]: what its servers are answered as.
 //! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
 //! - [`probe`]: what probes say of servers.
 //! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
@@ -35,6 +35,7 @@ pub mod replay;
 pub mod reverse;
 pub mod server;
 pub mod status;
+pub mod target;
 pub mod trace;
 pub mod zone;
 
@@ -58,5 +59,6 @@ pub use status::{
     Changed, Counters, Counts, ExternalState, FailingZone, Health, ImportState, PartitionState, PrimaryState,
     Status, StoreState, TransferState, WorkerState,
 };
+pub use target::Target;
 pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten, TraceZone, TraceZones};
 pub use zone::ZoneSummary;

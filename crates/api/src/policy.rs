@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fault::Faults;
 use crate::reader::Reader;
+use crate::target::Target;
 
 /// The highest TTL, in seconds: 2^31 - 1 (RFC 2181 §8).
 pub const TTL_MAX: u32 = i32::MAX as u32;
@@ -18,10 +18,12 @@ pub const TTL_MAX: u32 = i32::MAX as u32;
 /// A region's row exists when any server has an entry for that region; the servers without one then
 /// have probability 0 there. Without any entry, and always for region 0, the default column is used.
 /// Each address family has rows of its own, of what is said of its servers.
+///
+/// The servers are addresses, or all of them are other names: then the names of the policy are aliases (CNAME records).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// How many servers an answer holds; 0 means all of them, the form of the MyXDNS paper.
+    /// How many servers an answer holds; 0 means all of them, the form of the MyXDNS paper. Where they are names it is 1.
     #[serde(default = "one")]
     pub answers: u16,
     /// In which order servers are answered, so that the first `answers` of them are.
@@ -42,11 +44,10 @@ pub struct Policy {
 
 /// A server and its column entries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Server {
-    /// The address that is answered: an A record for IPv4, AAAA for IPv6.
-    #[schema(value_type = String, example = "192.0.2.1")]
-    pub address: IpAddr,
+    /// What is answered: `address` or `cname`.
+    #[serde(flatten)]
+    pub target: Target,
     /// The name of the probe that tells whether the server can be used, one of the configuration's; without one
     /// it is taken to be well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +102,7 @@ pub enum WhenAllDown {
     /// better than none.
     #[default]
     Answer,
-    /// No address: NODATA.
+    /// No address, nor a name: NODATA.
     Empty,
 }
 
@@ -185,16 +186,31 @@ fn read_policy(reader: &mut Reader<'_>) -> Option<Policy> {
 }
 
 fn read_server(reader: &mut Reader<'_>) -> Option<Server> {
-    let (mut address, mut probe, mut default, mut regions) = (None, None, Entry::default(), BTreeMap::new());
-    reader.object(&["address"], &["probe", "default", "regions"], |reader, key| match key {
-        "probe" => probe = reader.optional(Reader::string).map(Cow::into_owned),
-        "default" => default = read_entry(reader),
-        "regions" => reader.map(|reader, region| {
-            regions.insert(region.to_owned(), read_entry(reader));
-        }),
-        _ => address = reader.parsed("an IP address such as \"192.0.2.1\" or \"2001:db8::1\""),
-    })?;
-    Some(Server { address: address?, probe, default, regions })
+    let (mut probe, mut default, mut regions) = (None, Entry::default(), BTreeMap::new());
+    let mut targets = Vec::new();
+    let begin =
+        reader.object(
+            &[],
+            &["address", "cname", "probe", "default", "regions"],
+            |reader, key| match key {
+                "address" => {
+                    let address = reader.parsed("an IP address such as \"192.0.2.1\" or \"2001:db8::1\"");
+                    targets.push(address.map(Target::Address));
+                }
+                "cname" => targets.push(reader.string().map(|name| Target::Cname(name.into_owned()))),
+                "probe" => probe = reader.optional(Reader::string).map(Cow::into_owned),
+                "default" => default = read_entry(reader),
+                _ => reader.map(|reader, region| {
+                    regions.insert(region.to_owned(), read_entry(reader));
+                }),
+            },
+        )?;
+    match targets.len() {
+        0 => reader.fault(begin, "missing key 'address'", "address, or cname for an alias"),
+        1 => {}
+        _ => reader.fault(begin, "'address' and 'cname' stand here together", "one of them"),
+    }
+    Some(Server { target: targets.pop()??, probe, default, regions })
 }
 
 fn read_entry(reader: &mut Reader<'_>) -> Entry {
@@ -216,6 +232,8 @@ fn default_partition() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -232,6 +250,19 @@ mod tests {
         assert_eq!((short.answers, short.partition.as_str()), (1, "default"));
         assert_eq!((short.servers[0].default, &short.servers[0].probe), (Entry::default(), &None));
         assert_eq!(policy.servers[0].probe.as_deref(), Some("web"));
+    }
+
+    #[test]
+    fn a_server_is_an_address_or_a_name() {
+        let policy =
+            Policy::read("body", r#"{"servers":[{"cname":"www.cdn.example","probe":"web"}]}"#).unwrap();
+        assert_eq!(policy.servers[0].target, Target::Cname("www.cdn.example".into()));
+        let written = serde_json::to_string(&policy.servers[0]).unwrap();
+        assert_eq!(written, r#"{"cname":"www.cdn.example","probe":"web","default":{},"regions":{}}"#);
+        let both = r#"{"servers":[{"cname":"a","address":"::1"},{"cname":5}]}"#;
+        let expected = "body:1:13: 'address' and 'cname' stand here together; expected one of them\n\
+                        body:1:52: a number is of the wrong type; expected a string";
+        assert_eq!(Policy::read("body", both).unwrap_err().to_string(), expected);
     }
 
     #[test]
@@ -271,7 +302,7 @@ mod tests {
             "body:8:59: -1 is out of range; expected a number from 0 on",
             "body:8:70: 2147483648 is out of range; expected a whole number from 0 to 2147483647",
             "body:8:82: unknown key 'weight'; expected probability, ttl",
-            "body:9:5: missing key 'address'",
+            "body:9:5: missing key 'address'; expected address, or cname for an alias",
             "body:10:39: a number is of the wrong type; expected a string",
             "body:10:72: 1.5 is out of range; expected a whole number from 0 to 2147483647",
             "body:10:78: key 'europe' stands here twice; expected each key once",
@@ -293,9 +324,10 @@ mod tests {
 
     fn policy() -> impl Strategy<Value = Policy> {
         let regions = prop::collection::btree_map("[a-z/~\"]{0,5}", entry(), 0..4);
-        let server = (any::<IpAddr>(), prop::option::of(".{0,5}"), entry(), regions);
+        let target = prop_oneof![any::<IpAddr>().prop_map(Target::Address), ".{0,9}".prop_map(Target::Cname)];
+        let server = (target, prop::option::of(".{0,5}"), entry(), regions);
         let server =
-            server.prop_map(|(address, probe, default, regions)| Server { address, probe, default, regions });
+            server.prop_map(|(target, probe, default, regions)| Server { target, probe, default, regions });
         let down = prop_oneof![Just(WhenAllDown::Answer), Just(WhenAllDown::Empty)];
         let order = prop::sample::select(vec![Order::Weighted, Order::Fixed, Order::Rotate, Order::Nearest]);
         let names = prop::collection::vec(".{0,9}", 0..3);

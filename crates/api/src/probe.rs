@@ -1,16 +1,14 @@
 //! What probes say of servers: fast state, which changes without a new generation.
 
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// A server under one probe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProbeState {
-    /// The server that is probed.
-    #[schema(schema_with = crate::server::address)]
-    pub server: IpAddr,
+    /// The server that is probed: an address or a name.
+    #[schema(example = "192.0.2.1")]
+    pub server: String,
     /// The probe's name in the configuration.
     #[schema(example = "web")]
     pub probe: String,

@@ -41,13 +41,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes an object with no other keys than `required` and `optional`, and none of them twice; `member` takes the value
-    /// of each.
+    /// of each. Returns where it begins.
     pub(crate) fn object(
         &mut self,
         required: &[&str],
         optional: &[&str],
         mut member: impl FnMut(&mut Self, &str),
-    ) -> Option<()> {
+    ) -> Option<usize> {
         let begin = self.enter(b'{', "an object")?;
         let mut seen = 0_u64;
         while let Some((at, key)) = self.scanner.key() {
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         for (_, key) in required.iter().enumerate().filter(|(index, _)| seen >> index & 1 == 0) {
             self.fault(begin, format!("missing key '{key}'"), "");
         }
-        Some(())
+        Some(begin)
     }
 
     /// Takes an object with any keys, and none of them twice; `member` takes the value of each.
@@ -211,7 +211,8 @@ impl<'a> Reader<'a> {
         self.fault(at, format!("key '{key}' stands here twice"), "each key once");
     }
 
-    fn fault(&mut self, at: usize, what: String, expected: impl Into<String>) {
+    /// Notes what is wrong at a place.
+    pub(crate) fn fault(&mut self, at: usize, what: impl Into<String>, expected: impl Into<String>) {
         self.faults.push(self.text.fault(at, what, expected));
     }
 }
@@ -287,7 +288,7 @@ mod tests {
             "a" => _ = reader.optional(|_| None::<()>),
             _ => read = reader.integer(0..=9u8),
         });
-        assert_eq!((reader.finish(done), read), (Ok(()), Some(2)));
+        assert_eq!((reader.finish(done), read), (Ok(0), Some(2)));
     }
 
     /// The next value without places, as `serde_json` sees it.

@@ -1,17 +1,17 @@
 //! Whether a server may be drawn: what an operator sets, and keeps over a restart.
 
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{AnyOfBuilder, KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
 
+use crate::target::Target;
+
 /// A server of any policy, or one whose state was set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServerState {
-    /// The address that is answered.
-    #[schema(schema_with = address)]
-    pub address: IpAddr,
+    /// What is answered: `address` or `cname`.
+    #[serde(flatten)]
+    pub target: Target,
     /// Whether it may be drawn; true until it is set otherwise.
     pub up: bool,
 }

@@ -38,7 +38,10 @@ impl Column {
 pub fn columns(policy: &Policy, configured: &[Vec<IpAddr>]) -> Vec<Column> {
     let places_of = |addresses: &[IpAddr]| -> Vec<usize> {
         let servers = policy.servers.iter().enumerate();
-        servers.filter(|(_, server)| addresses.contains(&server.address)).map(|(place, _)| place).collect()
+        servers
+            .filter(|(_, server)| server.target.address().is_some_and(|address| addresses.contains(&address)))
+            .map(|(place, _)| place)
+            .collect()
     };
     let mut columns: Vec<Column> = configured
         .iter()
@@ -47,7 +50,7 @@ pub fn columns(policy: &Policy, configured: &[Vec<IpAddr>]) -> Vec<Column> {
         .filter(|column| !column.places.is_empty())
         .collect();
     for (place, server) in policy.servers.iter().enumerate() {
-        if !configured.iter().flatten().any(|address| *address == server.address) {
+        if !configured.iter().flatten().any(|address| server.target == *address) {
             columns.push(Column::new(None, vec![place]));
         }
     }
@@ -75,7 +78,7 @@ pub fn shares(policy: &Policy, columns: &[Column], regions: &[String]) -> Shares
 
 fn row(policy: &Policy, columns: &[Column], region: Option<&String>) -> Vec<f64> {
     let rows = [Row::of(policy, region, false), Row::of(policy, region, true)];
-    let is_v4 = |place: usize| policy.servers[place].address.is_ipv4();
+    let is_v4 = |place: usize| policy.servers[place].target.is_ipv4();
     let value = |place: usize| rows[usize::from(is_v4(place))].value(&policy.servers[place]);
     let values: Vec<f64> = columns
         .iter()
@@ -106,7 +109,7 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn of(policy: &Policy, region: Option<&'a String>, is_v4: bool) -> Self {
-        let servers = || policy.servers.iter().filter(|server| server.address.is_ipv4() == is_v4);
+        let servers = || policy.servers.iter().filter(|server| server.target.is_ipv4() == is_v4);
         let region = region.filter(|region| servers().any(|server| server.regions.contains_key(*region)));
         let mut row = Row { region, is_uniform: true };
         row.is_uniform = servers().filter_map(|server| row.entry(server)).all(|e| e.probability.is_none());
@@ -134,9 +137,9 @@ pub fn with(policy: &Policy, columns: &[Column], regions: &[String], shares: &Sh
     let mut policy = policy.clone();
     for (number, column) in columns.iter().enumerate() {
         for place in &column.places {
-            let is_v4 = policy.servers[*place].address.is_ipv4();
+            let is_v4 = policy.servers[*place].target.is_ipv4();
             let of_family = |places: &[usize]| {
-                places.iter().filter(|other| policy.servers[**other].address.is_ipv4() == is_v4).count()
+                places.iter().filter(|other| policy.servers[**other].target.is_ipv4() == is_v4).count()
             };
             // Those that are left out take nothing from the others; where all are, they have what they would.
             let alike = match of_family(&column.drawn) {

@@ -1,9 +1,8 @@
 //! Which servers of a policy the name server leaves out of answers (docs/concepts/health.md).
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
-use api::{Policy, ProbeState, ProbeVerdict, Server, ServerState, WhenAllDown};
+use api::{Policy, ProbeState, ProbeVerdict, Server, ServerState, Target, WhenAllDown};
 
 /// Why a server is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +26,17 @@ impl Out {
 /// Why each of the policy's servers is left out; `None` for one that may be drawn, also where it is only because nobody is
 /// left of its family.
 pub fn of(policy: &Policy, servers: &[ServerState], probes: &[ProbeState]) -> Vec<Option<Out>> {
-    let down: BTreeSet<IpAddr> =
-        servers.iter().filter(|state| !state.up).map(|state| state.address).collect();
-    let failing: BTreeSet<(IpAddr, &str)> = probes
+    let down: BTreeSet<&Target> =
+        servers.iter().filter(|state| !state.up).map(|state| &state.target).collect();
+    let failing: BTreeSet<(&str, &str)> = probes
         .iter()
         .filter(|state| state.state == ProbeVerdict::Failing)
-        .map(|state| (state.server, state.probe.as_str()))
+        .map(|state| (state.server.as_str(), state.probe.as_str()))
         .collect();
     let why = |server: &Server| {
-        let is_failing = |probe: &String| failing.contains(&(server.address, probe.as_str()));
-        match down.contains(&server.address) {
+        let shown = server.target.to_string();
+        let is_failing = |probe: &String| failing.contains(&(shown.as_str(), probe.as_str()));
+        match down.contains(&server.target) {
             true => Some(Out::Down),
             false => server.probe.as_ref().is_some_and(is_failing).then_some(Out::Failing),
         }
@@ -45,9 +45,7 @@ pub fn of(policy: &Policy, servers: &[ServerState], probes: &[ProbeState]) -> Ve
     if policy.when_all_down == WhenAllDown::Answer {
         for is_v4 in [true, false] {
             let family = policy.servers.iter().zip(&mut out);
-            open(
-                family.filter(|(server, _)| server.address.is_ipv4() == is_v4).map(|(_, out)| out).collect(),
-            );
+            open(family.filter(|(server, _)| server.target.is_ipv4() == is_v4).map(|(_, out)| out).collect());
         }
     }
     out
@@ -79,14 +77,13 @@ mod tests {
                 {"address":"192.0.2.3"},{"address":"2001:db8::1","probe":"web"}]"#;
             let text = format!("{{\"when_all_down\":\"{when}\",\"servers\":{servers}}}");
             let policy = Policy::read("test", &text).expect("a policy");
-            let address = |text: &str| text.parse::<IpAddr>().expect("an address");
-            let states = policy.servers.iter().map(|server| server.address);
-            let states =
-                states.map(|a| ServerState { address: a, up: !is_down.iter().any(|d| address(d) == a) });
+            let states = policy.servers.iter().map(|server| server.target.clone());
+            let is_up = |target: &Target| !is_down.contains(&target.to_string().as_str());
+            let states = states.map(|target| ServerState { up: is_up(&target), target });
             let probe = |text: &&str| {
                 let (probe, server) = text.split_once(' ').expect("a probe and an address");
                 ProbeState {
-                    server: address(server),
+                    server: server.into(),
                     probe: probe.into(),
                     state: ProbeVerdict::Failing,
                     since: None,

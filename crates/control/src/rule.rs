@@ -113,10 +113,11 @@ fn shared(
 ) -> Vec<ControlShare> {
     let numbers = columns.iter().zip(before).zip(&shares[row]);
     let share = |((column, before), after): ((&Column, &f64), &f64)| {
-        let address = policy.servers[column.places[0]].address;
-        ControlShare { address, before: *before, after: *after }
+        // Who is told apart by address: a policy whose servers are names has none of the configuration's, and no rows.
+        let address = policy.servers[column.places[0]].target.address()?;
+        Some(ControlShare { address, before: *before, after: *after })
     };
-    numbers.map(share).collect()
+    numbers.filter_map(share).collect()
 }
 
 #[cfg(test)]

@@ -134,9 +134,9 @@ impl Answering {
         let mut ledger = ledger();
         let Ledger { counters, tap } = &mut *ledger;
         let back = match given {
-            Ok(Given::Answered(Answered { reply: Reply::Send(length), verdict, routed })) => {
+            Ok(Given::Answered(Answered { reply: Reply::Send(length), verdict, alias, routed })) => {
                 counters.rated(verdict);
-                counters.answered(&out[..length], routed);
+                counters.answered(&out[..length], [alias, routed]);
                 Return::Message(length)
             }
             Ok(Given::Answered(Answered { reply: Reply::Drop(why), .. })) => {

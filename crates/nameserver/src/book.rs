@@ -13,11 +13,10 @@ mod serials;
 mod zones;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::place::Origin;
-use api::{Fault, Faults, file};
+use api::{Fault, Faults, Target, file};
 use dns::Folded;
 use routing::RegionId;
 use store::{Change, Contents};
@@ -32,6 +31,7 @@ use crate::zone::read::{self, Master};
 use crate::zone::{View, Zone};
 pub use condition::{Condition, Etag};
 pub use partitions::Partitioned;
+pub(crate) use policies::cname;
 pub use refused::Refused;
 pub use serials::Raised;
 
@@ -53,7 +53,7 @@ pub struct Book {
     /// The partitions by name.
     pub partitions: Arc<BTreeMap<String, Arc<Partitioned>>>,
     /// What the operator said of servers: whether they may be drawn.
-    pub servers: Arc<BTreeMap<IpAddr, bool>>,
+    pub servers: Arc<BTreeMap<Target, bool>>,
     /// The digests of what was imported, by what it is.
     pub imports: Arc<BTreeMap<String, String>>,
     /// Who follows which zone: their serial numbers must grow.
@@ -143,7 +143,7 @@ pub enum Edit {
     /// Sets whether a server may be drawn.
     SetServer {
         /// The server.
-        address: IpAddr,
+        server: Target,
         /// Whether it may be drawn.
         up: bool,
     },
@@ -361,7 +361,7 @@ impl Book {
                 self.put_policy(owner.as_deref(), *spec, origin, &condition)
             }
             Edit::DeletePolicy { owner, condition } => self.delete_policy(&owner, &condition),
-            Edit::SetServer { address, up } => self.set_server(address, up),
+            Edit::SetServer { server, up } => self.set_server(server, up),
             Edit::CookieSecrets(secrets) => {
                 self.generation.secrets = Arc::new(secrets);
                 Ok(vec![])

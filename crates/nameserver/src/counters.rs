@@ -75,7 +75,7 @@ pub struct Counters {
 impl Counters {
     /// Counts an answer by its own header and question, and by what a policy decided.
     #[inline]
-    pub fn answered(&self, message: &[u8], routed: Option<Routed>) {
+    pub fn answered(&self, message: &[u8], routed: [Option<Routed>; 2]) {
         if let Some(header) = message.first_chunk::<HEADER>() {
             let is_truncated = header[2] >> 1 & 1;
             let (class, end) = question(message, header);
@@ -84,7 +84,7 @@ impl Counters {
                 count.add(1);
             }
         }
-        if let Some(routed) = routed {
+        for routed in routed.into_iter().flatten() {
             self.routed.add(routed);
         }
     }
@@ -189,7 +189,7 @@ mod tests {
         ];
         for (message, rcode, name, truncated) in cases {
             let counters = Counters::default();
-            counters.answered(&message, None);
+            counters.answered(&message, [None; 2]);
             let counted: Vec<String> = (0..TYPE_CLASSES)
                 .filter(|class| counters.answers[truncated][*class][rcode].get() == 1)
                 .map(type_name)

@@ -21,11 +21,11 @@ mod stuck;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use api::Target;
 use arc_swap::ArcSwap;
 use dns::Folded;
 use net::histogram::Histogram;
@@ -332,9 +332,9 @@ impl Editor {
     /// Sets whether a server may be drawn.
     ///
     /// # Errors
-    /// [`Refused::NotFound`] for an address that no policy has.
-    pub async fn set_server(&self, address: IpAddr, up: bool) -> Result<Applied, Refused> {
-        self.apply(vec![Edit::SetServer { address, up }]).await
+    /// [`Refused::NotFound`] for one that no policy has.
+    pub async fn set_server(&self, server: Target, up: bool) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::SetServer { server, up }]).await
     }
 
     /// Says that the server stops: a store that others share has so long, and no longer, to answer

@@ -1,13 +1,13 @@
 //! What the API shows of a book.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{
     AddressType, Counts, Entry, Explain, Explanation, Fault, Faults, Lookup, Order, PartitionSummary,
     PrimaryState, ProbeState, ProbeVerdict, Region, RowServer, Server, ServerState, Status, StoreState,
-    TransferState, WorkerState, ZoneSummary,
+    Target, TransferState, WorkerState, ZoneSummary,
 };
 use dns::{Folded, Rtype};
 use routing::route::probabilities;
@@ -17,7 +17,7 @@ use crate::book::{Book, Etag};
 use crate::edit::{Editor, Refused};
 use crate::fast::Shared;
 use crate::policies::Steered;
-use crate::routed::Routed;
+use crate::routed::{First, Routed};
 use crate::transfer::serial::is_greater;
 use crate::zone::{Walk, Zone};
 
@@ -146,12 +146,25 @@ impl Editor {
         let policies: HashMap<u64, &Steered> =
             book.generation.policies.iter().map(|(_, steered)| (steered.key_hash, &**steered)).collect();
         let labels_of = |Routed { policy, region, server }| {
-            let policy = policies.get(&policy).map(|steered| dns::name::to_text(steered.key()));
+            let steered = policies.get(&policy);
+            let cname_of = |hash| {
+                let mut cnames = steered.iter().flat_map(|steered| &steered.cnames);
+                let is_it = |wire: &&Box<[u8]>| {
+                    let name = Folded::read(wire).expect("names of servers are valid");
+                    book.generation.hash.of(&name) == hash
+                };
+                cnames.find(is_it).map_or_else(|| "removed".into(), |wire| dns::name::to_text(wire))
+            };
+            let policy = steered.map(|steered| dns::name::to_text(steered.key()));
             let region = match region {
                 RegionId::NONE => Some("unclassified".into()),
                 region => book.regions.get(&region.get()).cloned(),
             };
-            let server = server.map_or_else(|| "none".into(), |address: IpAddr| address.to_string());
+            let server = match server {
+                None => "none".into(),
+                Some(First::Address(address)) => address.to_string(),
+                Some(First::Cname(hash)) => cname_of(hash),
+            };
             let [policy, region] = [policy, region].map(|name| name.unwrap_or_else(|| "removed".into()));
             [policy, region, server]
         };
@@ -228,12 +241,10 @@ fn counts(book: &Book) -> Counts {
 fn servers(book: &Book) -> Vec<ServerState> {
     let each = book.generation.policies.iter().flat_map(|(_, steered)| &steered.spec.servers);
     // A server that is down stays so without a policy, and is down in the next one that names it.
-    let down = book.servers.iter().filter(|(_, up)| !**up).map(|(address, _)| *address);
-    let mut addresses: Vec<IpAddr> = each.map(|server| server.address).chain(down).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    let up = |address| book.servers.get(&address).copied().unwrap_or(true);
-    addresses.into_iter().map(|address| ServerState { address, up: up(address) }).collect()
+    let down = book.servers.iter().filter(|(_, up)| !**up).map(|(target, _)| target);
+    let targets: BTreeSet<&Target> = each.map(|server| &server.target).chain(down).collect();
+    let up = |target| book.servers.get(target).copied().unwrap_or(true);
+    targets.into_iter().map(|target| ServerState { up: up(target), target: target.clone() }).collect()
 }
 
 /// The policy that decides a name's addresses, by a wildcard too; else who decides them, in words.
@@ -260,34 +271,31 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Ex
     // As the probes' results are at one epoch: they change beside the generation.
     let health = book.generation.health.snapshot();
     let (policy, state) = (&steered.policy, book.generation.down.state().with_health(&health));
-    let verdict = |server| {
-        let slot = steered.slots.iter().find(|slot| slot.key().0 == server)?;
+    let verdict = |server: &Target| {
+        let slot = steered.slots.iter().find(|slot| slot.key().0 == *server)?;
         Some(match (health.is_failing(slot.id()), book.generation.health.verdict(slot)) {
             (true, _) => ProbeVerdict::Failing,
             (false, ProbeVerdict::Unknown) => ProbeVerdict::Unknown,
             (false, _) => ProbeVerdict::Passing,
         })
     };
-    let family = match asked.qtype {
-        AddressType::A => Family::V4,
-        AddressType::Aaaa => Family::V6,
-    };
+    let family = family(steered, asked.qtype);
     let choice =
         route(policy, family, asked.client, state.with_asking(fast.looking()), &mut fastrand::Rng::new());
-    let targets = policy.targets(family);
+    let servers = policy.servers(family);
     let shares = |state: State<'_>| probabilities(policy, family, choice.region, state);
-    let row = targets.iter().zip(shares(State::ALL_UP)).zip(policy.ttls(family, choice.region));
+    let row = servers.iter().zip(shares(State::ALL_UP)).zip(policy.ttls(family, choice.region));
     let row = row
-        .map(|((target, probability), ttl)| RowServer {
-            address: target.address,
+        .map(|((server, probability), ttl)| RowServer {
+            target: server.target.clone(),
             probability,
             ttl: *ttl,
-            up: state.is_up(target.address),
-            health: verdict(target.address),
+            up: state.is_up(&server.target),
+            health: verdict(&server.target),
         })
         .collect();
-    let now = if choice.order().is_empty() { vec![0.0; targets.len()] } else { shares(state) };
-    let now = targets.iter().zip(now).filter(|(_, share)| *share > 0.0);
+    let now = if choice.order().is_empty() { vec![0.0; servers.len()] } else { shares(state) };
+    let now = servers.iter().zip(now).filter(|(_, share)| *share > 0.0);
     let region = named(book.region_name(choice.region));
     Explanation {
         generation: book.generation.number,
@@ -297,8 +305,8 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Ex
         id: choice.region.get(),
         scope: choice.scope,
         row,
-        probabilities: now.map(|(target, share)| (target.address, share)).collect(),
-        answer: choice.order().iter().map(|index| targets[usize::from(*index)].address).collect(),
+        probabilities: now.map(|(server, share)| (server.target.to_string(), share)).collect(),
+        answer: choice.order().iter().map(|index| servers[usize::from(*index)].target.to_string()).collect(),
         ttl: choice.ttl,
         why: why(&choice, region.as_deref(), steered, asked.qtype)
             + order(&choice, region.as_deref(), steered, family),
@@ -306,10 +314,21 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Ex
     }
 }
 
+/// What a policy answers a type with.
+fn family(steered: &Steered, qtype: AddressType) -> Family {
+    match qtype {
+        _ if steered.policy.is_alias() => Family::Cname,
+        AddressType::A => Family::V4,
+        AddressType::Aaaa => Family::V6,
+    }
+}
+
 fn why(choice: &Choice, region: Option<&str>, steered: &Steered, qtype: AddressType) -> String {
-    let (family, shown) = match qtype {
-        AddressType::A => (Family::V4, Rtype::A),
-        AddressType::Aaaa => (Family::V6, Rtype::AAAA),
+    let family = family(steered, qtype);
+    let shown = match family {
+        Family::V4 => Rtype::A,
+        Family::V6 => Rtype::AAAA,
+        Family::Cname => Rtype::CNAME,
     };
     let (has_regions, id) = (steered.policy.has_regions(family), choice.region);
     let (an_entry, entries) = match steered.spec.order {
@@ -347,8 +366,8 @@ fn decided_by(steered: &Steered, family: Family, id: RegionId, region: &str) -> 
     // As the policy lists them: first those that have one.
     let mut ranked: BTreeMap<(bool, Option<u16>), Vec<String>> = BTreeMap::new();
     for server in of_family(steered, family) {
-        let rank = ranks.get(&server.address).copied();
-        ranked.entry((rank.is_none(), rank)).or_default().push(server.address.to_string());
+        let rank = server.target.address().and_then(|address| ranks.get(&address).copied());
+        ranked.entry((rank.is_none(), rank)).or_default().push(server.target.to_string());
     }
     let drawn = ranked.iter().any(|((_, rank), servers)| rank.is_some() && servers.len() > 1);
     let each = ranked.into_iter().map(|((_, rank), servers)| {
@@ -384,8 +403,7 @@ fn own_entries(steered: &Steered, family: Family, region: &str) -> Vec<Entry> {
 }
 
 fn of_family(steered: &Steered, family: Family) -> impl Iterator<Item = &Server> {
-    let is_v4 = family == Family::V4;
-    steered.spec.servers.iter().filter(move |server| server.address.is_ipv4() == is_v4)
+    steered.spec.servers.iter().filter(move |server| Family::of(&server.target) == family)
 }
 
 fn named(region: &str) -> Option<String> {

@@ -20,6 +20,8 @@ pub struct Steered {
     pub names: Arc<[Box<[u8]>]>,
     /// As it is executed.
     pub policy: routing::Policy,
+    /// The names of its servers in wire form, in their order, where its own are aliases.
+    pub cnames: Box<[Box<[u8]>]>,
     /// The slots of its servers' probes, which stay its own as long as anybody may read their bits.
     pub slots: Box<[Arc<Slot>]>,
     /// The hash of its key, by which its answers are counted.

@@ -25,8 +25,17 @@ pub struct Routed {
     pub policy: u64,
     /// The client's region.
     pub region: RegionId,
-    /// The server that stands first; none where the answer has no address.
-    pub server: Option<IpAddr>,
+    /// The server that stands first; none where the answer has none.
+    pub server: Option<First>,
+}
+
+/// A server as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum First {
+    /// Its address.
+    Address(IpAddr),
+    /// The hash of its name.
+    Cname(u64),
 }
 
 /// One worker's counts since start; only that worker adds to them.
@@ -45,8 +54,12 @@ struct Cell {
 }
 
 /// A key as cells hold it: policy, region, and the server's address, whose IPv4 is mapped into IPv6 and which is the
-/// unspecified one for no server. No policy has servers of such addresses.
+/// unspecified one for no server. No policy has servers of such addresses. Beside the region stands whether it is a name's
+/// hash instead.
 type Key = [u64; 4];
+
+/// What tells names from addresses: a bit that no region has.
+const IS_CNAME: u64 = 1 << 63;
 
 impl RoutedCounters {
     /// Counts an answer. Only the thread that owns the table may do so.
@@ -122,21 +135,22 @@ impl Cell {
 impl Routed {
     #[inline]
     fn key(self) -> Key {
-        let address = match self.server {
-            None => 0,
-            Some(IpAddr::V4(v4)) => v4.to_ipv6_mapped().to_bits(),
-            Some(IpAddr::V6(v6)) => v6.to_bits(),
+        let (server, is_cname) = match self.server {
+            None => (0, 0),
+            Some(First::Address(IpAddr::V4(v4))) => (v4.to_ipv6_mapped().to_bits(), 0),
+            Some(First::Address(IpAddr::V6(v6))) => (v6.to_bits(), 0),
+            Some(First::Cname(hash)) => (hash.into(), IS_CNAME),
         };
-        [self.policy, self.region.get().into(), (address >> 64) as u64, address as u64]
+        [self.policy, u64::from(self.region.get()) | is_cname, (server >> 64) as u64, server as u64]
     }
 
     fn of([policy, region, upper, lower]: Key) -> Routed {
         let address = Ipv6Addr::from_bits(u128::from(upper) << 64 | u128::from(lower));
-        Routed {
-            policy,
-            region: RegionId::new(region as u32).unwrap_or(RegionId::NONE),
-            server: (!address.is_unspecified()).then(|| address.to_canonical()),
-        }
+        let server = match region & IS_CNAME {
+            0 => (!address.is_unspecified()).then(|| First::Address(address.to_canonical())),
+            _ => Some(First::Cname(lower)),
+        };
+        Routed { policy, region: RegionId::new(region as u32).unwrap_or(RegionId::NONE), server }
     }
 }
 
@@ -156,7 +170,8 @@ mod tests {
 
     fn routed(policy: u64, region: u32, server: Option<u32>) -> Routed {
         let region = RegionId::new(region).expect("a small number");
-        Routed { policy, region, server: server.map(|number| IpAddr::V4(number.into())) }
+        let server = server.map(|number| First::Address(IpAddr::V4(number.into())));
+        Routed { policy, region, server }
     }
 
     #[test]
@@ -169,8 +184,10 @@ mod tests {
             routed(1, 1, Some(0)),
             routed(2, 1, Some(0)),
             routed(0, RegionId::MAX.get(), Some(u32::MAX)),
-            Routed { server: Some("2001:db8::1".parse().unwrap()), ..routed(1, 0, None) },
-            Routed { server: Some("2001:db8:0:1::1".parse().unwrap()), ..routed(1, 0, None) },
+            Routed { server: Some(First::Address("2001:db8::1".parse().unwrap())), ..routed(1, 0, None) },
+            Routed { server: Some(First::Address("2001:db8:0:1::1".parse().unwrap())), ..routed(1, 0, None) },
+            Routed { server: Some(First::Cname(u64::MAX)), ..routed(1, 0, None) },
+            Routed { server: Some(First::Cname(0)), ..routed(1, 1, None) },
         ];
         let mut expected = BTreeMap::new();
         for (times, key) in keys.into_iter().enumerate() {

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use api::{Fault, Faults};
+use api::{Fault, Faults, Target};
 use net::privileges;
 use net::shutdown::Shutdown;
 use net::tcp::Limits;
@@ -342,7 +342,8 @@ impl Service {
         let health = answering.published.current().health.clone();
         // All that is stored and imported has its slots by now.
         health.forget_others();
-        let check = |probe: Arc<Probe>, server| async move { health::check::check(&probe, server).await };
+        let check =
+            |probe: Arc<Probe>, server: Target| async move { health::check::check(&probe, &server).await };
         let (clock, shutdown) = (answering.clock, self.shutdown.clone());
         self.tasks.spawn(prober::keep(health.clone(), self.editor.clone(), shutdown.clone()));
         self.tasks.spawn(prober::run(health, probes, check, clock, rng, shutdown));

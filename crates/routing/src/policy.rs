@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use api::place::{Origin, Pointed, pointer};
 use api::policy::TTL_MAX;
-use api::{Entry, Faults, Order, WhenAllDown};
+use api::{Entry, Faults, Order, Target, WhenAllDown};
 
 use crate::health::SlotId;
 use crate::partition::{Partition, RANK_MAX};
@@ -44,13 +44,26 @@ pub struct Context<'a> {
     pub partition: &'a dyn Fn(&str) -> Option<Arc<Partition>>,
 }
 
-/// The address families that a name resolves to.
+/// What a name resolves to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// A records.
+    /// Addresses of IPv4: A records.
     V4,
-    /// AAAA records.
+    /// Addresses of IPv6: AAAA records.
     V6,
+    /// Another name: a CNAME record. A policy that has this family has no other.
+    Cname,
+}
+
+impl Family {
+    /// The one that a server is of.
+    pub fn of(target: &Target) -> Family {
+        match target {
+            Target::Address(IpAddr::V4(_)) => Family::V4,
+            Target::Address(IpAddr::V6(_)) => Family::V6,
+            Target::Cname(_) => Family::Cname,
+        }
+    }
 }
 
 /// A compiled policy.
@@ -58,6 +71,7 @@ pub enum Family {
 pub struct Policy {
     pub(crate) v4: Matrix,
     pub(crate) v6: Matrix,
+    pub(crate) cname: Matrix,
     pub(crate) answers: u16,
     pub(crate) order: Order,
     pub(crate) when_all_down: WhenAllDown,
@@ -67,7 +81,7 @@ pub struct Policy {
 /// The servers of one family and their rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matrix {
-    pub(crate) servers: Box<[Target]>,
+    pub(crate) servers: Box<[Server]>,
     /// `servers.len()` cells a row; row 0 is the default column.
     pub(crate) weights: Box<[u32]>,
     pub(crate) ttls: Box<[u32]>,
@@ -76,10 +90,10 @@ pub(crate) struct Matrix {
 }
 
 /// A server that may be answered.
-#[derive(Clone, Copy, Debug)]
-pub struct Target {
-    /// Its address.
-    pub address: IpAddr,
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// What is answered.
+    pub target: Target,
     /// Where its probe's result stands; [`SlotId::NONE`] where it has no probe.
     pub probe: SlotId,
 }
@@ -89,10 +103,11 @@ impl Policy {
     ///
     /// # Errors
     /// All that is wrong with its meaning: unknown regions or partition, too many or no servers, servers
-    /// listed twice or that no client could reach.
+    /// listed twice or that no client could reach, names beside addresses.
     pub fn compile(spec: &api::Policy, origin: Origin<'_>, context: &Context<'_>) -> Result<Policy, Faults> {
         let mut found = Found::default();
         found.check_size(spec);
+        found.check_families(spec);
         let partition = (context.partition)(&spec.partition);
         if partition.is_none() {
             let what = format!("there is no partition '{}'", spec.partition);
@@ -100,7 +115,7 @@ impl Policy {
         }
         let mut cells = Vec::new();
         for (index, server) in spec.servers.iter().enumerate() {
-            found.check_address(spec, index);
+            found.check_target(spec, index);
             found.check_entry(&server.default, &[&"servers", &index, &"default"]);
             for (name, entry) in &server.regions {
                 let place: [&dyn Display; 4] = [&"servers", &index, &"regions", name];
@@ -125,10 +140,11 @@ impl Policy {
         let (true, Some(partition)) = (found.0.is_empty(), partition) else {
             return Err(origin.place(found.0));
         };
-        let matrix = |is_v4: bool| Matrix::compile(spec, is_v4, &cells, &ranked);
+        let matrix = |family: Family| Matrix::compile(spec, family, &cells, &ranked);
         Ok(Policy {
-            v4: matrix(true),
-            v6: matrix(false),
+            v4: matrix(Family::V4),
+            v6: matrix(Family::V6),
+            cname: matrix(Family::Cname),
             answers: spec.answers,
             order: spec.order,
             when_all_down: spec.when_all_down,
@@ -137,14 +153,22 @@ impl Policy {
     }
 
     /// The servers of a family, in the order in which they were given.
-    pub fn targets(&self, family: Family) -> &[Target] {
+    pub fn servers(&self, family: Family) -> &[Server] {
         &self.matrix(family).servers
     }
 
+    /// Whether its names are aliases of other names, whatever type is asked for.
+    #[inline]
+    pub fn is_alias(&self) -> bool {
+        !self.cname.servers.is_empty()
+    }
+
     /// Has the answers heed probes: `slot` says where the result of each server's stands.
-    pub fn heed_probes(&mut self, slot: impl Fn(IpAddr) -> SlotId) {
-        for target in self.v4.servers.iter_mut().chain(&mut self.v6.servers) {
-            target.probe = slot(target.address);
+    pub fn heed_probes(&mut self, slot: impl Fn(&Target) -> SlotId) {
+        for matrix in [&mut self.v4, &mut self.v6, &mut self.cname] {
+            for server in &mut matrix.servers {
+                server.probe = slot(&server.target);
+            }
         }
     }
 
@@ -175,16 +199,17 @@ impl Policy {
         match family {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
+            Family::Cname => &self.cname,
         }
     }
 }
 
 impl Matrix {
-    fn compile(spec: &api::Policy, is_v4: bool, cells: &[Cell], ranked: &Ranked) -> Matrix {
-        let of_family = |(_, server): &(usize, &api::Server)| server.address.is_ipv4() == is_v4;
+    fn compile(spec: &api::Policy, family: Family, cells: &[Cell], ranked: &Ranked) -> Matrix {
+        let of_family = |(_, server): &(usize, &api::Server)| Family::of(&server.target) == family;
         let given: Vec<(usize, &api::Server)> = spec.servers.iter().enumerate().filter(of_family).collect();
-        let servers: Box<[Target]> =
-            given.iter().map(|(_, server)| Target { address: server.address, probe: SlotId::NONE }).collect();
+        let unprobed = |server: &api::Server| Server { target: server.target.clone(), probe: SlotId::NONE };
+        let servers: Box<[Server]> = given.iter().map(|(_, server)| unprobed(server)).collect();
         let row = |entries: Vec<Option<Entry>>| {
             // Without any probability all servers are alike.
             let uniform = entries.iter().flatten().all(|entry| entry.probability.is_none());
@@ -197,18 +222,20 @@ impl Matrix {
         };
         let defaults = row(given.iter().map(|(_, server)| Some(server.default)).collect());
         // Who has a rank comes before who has none; those keep the order of the default column.
+        let rank_of = |ranks: &BTreeMap<IpAddr, u16>, server: &api::Server| {
+            server.target.address().and_then(|address| ranks.get(&address).copied())
+        };
         let of_rank = |ranks: &BTreeMap<IpAddr, u16>| {
             let (mut weights, ttls) = defaults.clone();
             for (weight, (_, server)) in weights.iter_mut().zip(&given) {
-                if let Some(rank) = ranks.get(&server.address) {
-                    *weight = WEIGHT_MAX as u32 + u32::from(RANK_MAX.saturating_sub(*rank)) + 1;
+                if let Some(rank) = rank_of(ranks, server) {
+                    *weight = WEIGHT_MAX as u32 + u32::from(RANK_MAX.saturating_sub(rank)) + 1;
                 }
             }
             (weights, ttls)
         };
-        let is_ranked = |ranks: &BTreeMap<IpAddr, u16>| {
-            given.iter().any(|(_, server)| ranks.contains_key(&server.address))
-        };
+        let is_ranked =
+            |ranks: &BTreeMap<IpAddr, u16>| given.iter().any(|(_, server)| rank_of(ranks, server).is_some());
         // What is said of servers of the other family makes no row of this one.
         let own = columns(cells).filter_map(|column| {
             let entry = |index: usize| {
@@ -269,10 +296,10 @@ fn ranked(spec: &api::Policy, partition: &Partition, own: &[Cell]) -> Ranked {
     if spec.order != Order::Nearest {
         return ranked;
     }
-    let mut ours: Vec<IpAddr> = spec.servers.iter().map(|server| server.address).collect();
+    let mut ours: Vec<IpAddr> = spec.servers.iter().filter_map(|server| server.target.address()).collect();
     ours.sort_unstable();
     let own: BTreeSet<(RegionId, bool)> =
-        own.iter().map(|cell| (cell.region, spec.servers[cell.server].address.is_ipv4())).collect();
+        own.iter().map(|cell| (cell.region, spec.servers[cell.server].target.is_ipv4())).collect();
     for rank in partition.ranks() {
         let is_ours = ours.binary_search(&rank.server).is_ok();
         if is_ours && !own.contains(&(rank.region, rank.server.is_ipv4())) {
@@ -329,16 +356,32 @@ impl Found {
         }
     }
 
-    fn check_address(&mut self, spec: &api::Policy, index: usize) {
-        let address = spec.servers[index].address;
-        let place = || pointer(&[&"servers", &index, &"address"]);
-        let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-        if address.is_unspecified() || address.is_multicast() || mapped {
-            self.add(place(), format!("no client can reach {address}"), "the address of one host");
+    /// An alias stands alone (RFC 1034 §3.6.2), and there is one of it (RFC 2181 §10.1).
+    fn check_families(&mut self, spec: &api::Policy) {
+        let is_alias = spec.servers.first().is_some_and(|server| server.target.is_cname());
+        if let Some(other) = spec.servers.iter().position(|server| server.target.is_cname() != is_alias) {
+            let key = if is_alias { "address" } else { "cname" };
+            let what = "addresses and names are servers of one policy";
+            self.add(pointer(&[&"servers", &other, &key]), what, "all with address, or all with cname");
+        } else if is_alias && spec.answers != 1 {
+            let what = format!("an alias is one name, not {}", spec.answers);
+            self.add(pointer(&[&"answers"]), what, "1");
+        }
+    }
+
+    fn check_target(&mut self, spec: &api::Policy, index: usize) {
+        let target = &spec.servers[index].target;
+        let key = if target.is_cname() { "cname" } else { "address" };
+        let place = || pointer(&[&"servers", &index, &key]);
+        if let Some(address) = target.address() {
+            let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+            if address.is_unspecified() || address.is_multicast() || mapped {
+                self.add(place(), format!("no client can reach {address}"), "the address of one host");
+            }
         }
         // Beyond the limit nothing is compiled, so that this search stays short.
-        if spec.servers[..index.min(SERVERS_MAX)].iter().any(|server| server.address == address) {
-            self.add(place(), format!("the server {address} is listed twice"), "each server once");
+        if spec.servers[..index.min(SERVERS_MAX)].iter().any(|server| server.target == *target) {
+            self.add(place(), format!("the server {target} is listed twice"), "each server once");
         }
     }
 

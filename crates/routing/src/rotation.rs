@@ -104,7 +104,7 @@ impl Cell {
 impl Turns<'_> {
     /// The next turn in the row of `region`: how many there were before.
     pub(crate) fn take(&self, family: Family, region: RegionId) -> u64 {
-        let row = u64::from(region.get()) << 1 | u64::from(family == Family::V6);
+        let row = u64::from(region.get()) << 2 | family as u64;
         // Odd, and half its bits set: the fractional part of the golden ratio spreads neighbours (Knuth, 6.4).
         let key = self.name.wrapping_add(row.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         self.rotation.take(key.max(1))

@@ -6,7 +6,7 @@ use api::{Order, WhenAllDown};
 use fastrand::Rng;
 
 use crate::partition::Leaf;
-use crate::policy::{Family, Policy, SERVERS_MAX, Target};
+use crate::policy::{Family, Policy, SERVERS_MAX, Server};
 use crate::region::RegionId;
 use crate::selection::{draw, heaviest, listed};
 use crate::servers::State;
@@ -47,7 +47,7 @@ pub enum Why {
 }
 
 impl Choice {
-    /// The servers in their order, as indices into [`Policy::targets`] of the family.
+    /// The servers in their order, as indices into [`Policy::servers`] of the family.
     #[inline]
     pub fn order(&self) -> &[u8] {
         &self.order[..usize::from(self.count)]
@@ -189,7 +189,7 @@ pub fn probabilities(policy: &Policy, family: Family, region: RegionId, state: S
 
 /// Lists the servers that may be drawn; returns their number.
 #[inline]
-fn usable(servers: &[Target], state: State<'_>, candidates: &mut [u8; SERVERS_MAX]) -> usize {
+fn usable(servers: &[Server], state: State<'_>, candidates: &mut [u8; SERVERS_MAX]) -> usize {
     let any_out = state.any_out();
     let mut count = 0;
     for (index, server) in servers.iter().enumerate() {
@@ -203,8 +203,8 @@ fn usable(servers: &[Target], state: State<'_>, candidates: &mut [u8; SERVERS_MA
 
 /// Whether a server may be drawn.
 #[inline]
-fn is_usable(server: &Target, state: State<'_>) -> bool {
-    state.is_up(server.address) && !state.is_failing(server.probe)
+fn is_usable(server: &Server, state: State<'_>) -> bool {
+    state.is_up(&server.target) && !state.is_failing(server.probe)
 }
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
         {"address":"2001:db8::1"}]}"#;
 
     fn down(addresses: &[&str]) -> Down {
-        addresses.iter().map(|address| address.parse::<IpAddr>().unwrap()).collect()
+        addresses.iter().map(|address| address.parse::<api::Target>().unwrap()).collect()
     }
 
     fn first(policy: &Policy, client: &str, state: State<'_>) -> (Option<u8>, u32, u8, Why) {
@@ -281,6 +281,23 @@ mod tests {
     }
 
     #[test]
+    fn an_alias_is_drawn_as_an_address_is() {
+        let text = r#"{"servers":[{"cname":"a.example.","default":{"ttl":30},"regions":{"1":{"ttl":20}}},
+            {"cname":"b.example.","default":{"probability":0}}]}"#;
+        let policy = policy(text, &[("10.0.0.0/8", 1)]);
+        assert!(policy.is_alias() && policy.servers(Family::V4).is_empty());
+        let choose = |client: &str, state| {
+            let choice =
+                route(&policy, Family::Cname, client.parse().unwrap(), state, &mut Rng::with_seed(1));
+            (choice.order().to_vec(), choice.ttl, choice.scope, choice.why)
+        };
+        assert_eq!(choose("10.1.2.3", State::ALL_UP), (vec![0], 20, 8, Why::Region));
+        let down = down(&["a.example."]);
+        assert_eq!(choose("10.1.2.3", down.state()), (vec![1], 360, 8, Why::Region));
+        assert_eq!(probabilities(&policy, Family::Cname, RegionId::NONE, down.state()), [0.0, 1.0]);
+    }
+
+    #[test]
     fn all_down_is_the_policys_choice_for_every_region() {
         for (when, expected) in
             [("answer", (Some(0), 20, 8, Why::AllDown)), ("empty", (None, 0, 0, Why::Empty))]
@@ -298,10 +315,10 @@ mod tests {
     fn probes_take_servers_out_but_not_what_the_operator_left() {
         let slot = |number| SlotId::new(number).unwrap();
         let [one, two]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
-        let probes = |address| {
-            if address == one {
+        let probes = |server: &api::Target| {
+            if *server == one {
                 slot(1)
-            } else if address == two {
+            } else if *server == two {
                 slot(2)
             } else {
                 SlotId::NONE
@@ -321,7 +338,7 @@ mod tests {
                 let text = TWO.replacen('{', &format!("{{\"when_all_down\":\"{when}\","), 1);
                 let mut policy = policy(&text, &[("10.0.0.0/8", 1)]);
                 policy.heed_probes(probes);
-                let down: Down = down.iter().copied().collect();
+                let down: Down = down.iter().map(|address| (*address).into()).collect();
                 let health = Health::default();
                 failing.iter().for_each(|number| health.set(slot(*number), true));
                 let state = down.state().with_health(&health);

@@ -1,6 +1,6 @@
 //! Which servers may be drawn.
 
-use std::net::IpAddr;
+use api::Target;
 
 use crate::external::Asking;
 use crate::health::{Health, SlotId};
@@ -8,14 +8,14 @@ use crate::rotation::Turns;
 
 /// The servers that an operator has set down. All others are up, also those that no policy has named.
 #[derive(Clone, Debug, Default)]
-pub struct Down(Box<[IpAddr]>);
+pub struct Down(Box<[Target]>);
 
 /// What `route` asks while it decides: which servers may be drawn, whose turn it is, and what is known of clients that
 /// the partition does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'a> {
     /// Ascending.
-    down: &'a [IpAddr],
+    down: &'a [Target],
     turns: Option<Turns<'a>>,
     health: Option<&'a Health>,
     asking: Option<Asking<'a>>,
@@ -29,9 +29,9 @@ impl Down {
     }
 }
 
-impl FromIterator<IpAddr> for Down {
-    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> Down {
-        let mut down: Box<[IpAddr]> = addresses.into_iter().collect();
+impl FromIterator<Target> for Down {
+    fn from_iter<I: IntoIterator<Item = Target>>(servers: I) -> Down {
+        let mut down: Box<[Target]> = servers.into_iter().collect();
         down.sort_unstable();
         Down(down)
     }
@@ -79,8 +79,8 @@ impl<'a> State<'a> {
 
     /// Whether a server is up: whether nobody has set it down.
     #[inline]
-    pub fn is_up(&self, server: IpAddr) -> bool {
-        self.down.binary_search(&server).is_err()
+    pub fn is_up(&self, server: &Target) -> bool {
+        self.down.binary_search(server).is_err()
     }
 
     /// Whether the probe of a slot fails.
@@ -99,18 +99,20 @@ impl<'a> State<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     #[test]
     fn exactly_those_that_were_set_down_are() {
-        let address = |n: u8| match n {
-            0..50 => IpAddr::from([192, 0, 2, n]),
-            _ => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)]),
+        let target = |n: u8| match n {
+            0..50 => IpAddr::from([192, 0, 2, n]).into(),
+            50..80 => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)]).into(),
+            _ => Target::Cname(format!("{n}.cdn.example.")),
         };
         for down in [&[][..], &[7], &[99, 70, 6, 70, 3]] {
-            let servers: Down = down.iter().map(|n| address(*n)).collect();
+            let servers: Down = down.iter().map(|n| target(*n)).collect();
             let state = servers.state();
             assert_eq!(state.any_out(), !down.is_empty());
-            (0..100).for_each(|n| assert_eq!(state.is_up(address(n)), !down.contains(&n), "{n} of {down:?}"));
+            (0..100).for_each(|n| assert_eq!(state.is_up(&target(n)), !down.contains(&n), "{n} of {down:?}"));
         }
     }
 }

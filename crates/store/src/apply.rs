@@ -1,10 +1,9 @@
 //! A change in SQL.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{Entry, Policy};
+use api::{Entry, Policy, Target};
 use rusqlite::{Connection, OptionalExtension, ffi};
 
 use crate::change::{Change, describe};
@@ -68,8 +67,8 @@ pub(crate) fn apply(sql: &Connection, known: &mut Known, generation: i64, change
             known.forget(key);
             run("DELETE FROM policy WHERE id = ?", &[&id])?;
         }
-        Change::SetServer { address, up } => {
-            let address = address.to_string();
+        Change::SetServer { server, up } => {
+            let address = server.to_string();
             run("DELETE FROM server WHERE address = ?", &[&address])?;
             run("INSERT INTO server (address, up) VALUES (?, ?)", &[&address, up])?;
         }
@@ -151,7 +150,7 @@ fn insert(
     sql: &Connection,
     id: i64,
     policy: &Policy,
-    cells: &[(IpAddr, i64, Entry)],
+    cells: &[(Target, i64, Entry)],
 ) -> rusqlite::Result<()> {
     let text = "INSERT INTO policy_name (policy_id, position, name) VALUES (?, ?, ?)";
     let mut statement = sql.prepare_cached(text)?;
@@ -163,7 +162,7 @@ fn insert(
     let mut statement = sql.prepare_cached(text)?;
     for (position, server) in (0_i64..).zip(&policy.servers) {
         let Entry { probability, ttl } = server.default;
-        let address = server.address.to_string();
+        let address = server.target.to_string();
         statement.execute((id, position, address, &server.probe, probability, ttl))?;
     }
     let text = "INSERT INTO policy_row (policy_id, address, region_id, probability, ttl) \
@@ -176,7 +175,7 @@ fn insert(
 }
 
 /// The entries of a policy's servers by region id.
-fn cells(policy: &Policy, regions: &BTreeMap<&str, i64>) -> Result<Vec<(IpAddr, i64, Entry)>, Refusal> {
+fn cells(policy: &Policy, regions: &BTreeMap<&str, i64>) -> Result<Vec<(Target, i64, Entry)>, Refusal> {
     let mut cells = Vec::new();
     for server in &policy.servers {
         for (name, entry) in &server.regions {
@@ -184,7 +183,7 @@ fn cells(policy: &Policy, regions: &BTreeMap<&str, i64>) -> Result<Vec<(IpAddr, 
                 return Err(Refusal(format!("there is no region '{name}'")));
             };
             finite(*entry)?;
-            cells.push((server.address, *region, *entry));
+            cells.push((server.target.clone(), *region, *entry));
         }
     }
     Ok(cells)

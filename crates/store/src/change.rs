@@ -1,11 +1,10 @@
 //! What a commit is made of, and how a generation is described.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use api::Policy;
+use api::{Policy, Target};
 
 /// One change to what is stored. The changes of a commit apply in their order, each to what the ones
 /// before it left.
@@ -61,7 +60,7 @@ pub enum Change {
     /// Sets whether a server may be drawn.
     SetServer {
         /// The server.
-        address: IpAddr,
+        server: Target,
         /// Whether it may be drawn.
         up: bool,
     },
@@ -89,8 +88,8 @@ impl fmt::Display for Change {
                 None => f.write_str("policy without a name put"),
             },
             Change::DeletePolicy { key } => write!(f, "policy {key} deleted"),
-            Change::SetServer { address, up } => {
-                write!(f, "server {address} {}", if *up { "up" } else { "down" })
+            Change::SetServer { server, up } => {
+                write!(f, "server {server} {}", if *up { "up" } else { "down" })
             }
             Change::Imported { path, .. } => write!(f, "file {path} imported"),
         }
@@ -132,7 +131,7 @@ mod tests {
     #[test]
     fn a_description_names_what_changed_and_stays_short() {
         let zone = Change::PutZone { origin: "example.com.".into(), text: "unseen".into() };
-        let down = Change::SetServer { address: "192.0.2.1".parse().unwrap(), up: false };
+        let down = Change::SetServer { server: "192.0.2.1".parse().unwrap(), up: false };
         assert_eq!(describe(&[zone.clone(), down]), "zone example.com. put; server 192.0.2.1 down");
         assert_eq!(describe(&[]), "");
 

@@ -1,9 +1,9 @@
 //! What a load returns, and the queries for it.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use api::{Entry, Order, Policy, Server, WhenAllDown};
+use api::target::NoTarget;
+use api::{Entry, Order, Policy, Server, Target, WhenAllDown};
 use rusqlite::{Connection, Row};
 
 use crate::health::Held;
@@ -25,9 +25,9 @@ pub struct Contents {
     /// The policies in the order of their keys (the bytes of the first name).
     pub policies: Vec<Policy>,
     /// Whether a server may be drawn, for those for which it was ever set.
-    pub servers: BTreeMap<IpAddr, bool>,
+    pub servers: BTreeMap<Target, bool>,
     /// What probes last held of servers, by server and probe.
-    pub health: BTreeMap<(IpAddr, String), Held>,
+    pub health: BTreeMap<(Target, String), Held>,
     /// When primaries last confirmed zones, by origin, in Unix time in seconds.
     pub confirmed: BTreeMap<String, u64>,
     /// The digests of imported files by path.
@@ -192,7 +192,7 @@ impl Rows {
         let mut health = BTreeMap::new();
         for (text, probe, failing, since) in self.health {
             let held = Held { failing: failing != 0, since: since.max(0).cast_unsigned() };
-            health.insert((address(&text, "health")?, probe), held);
+            health.insert((target(&text, "health")?, probe), held);
         }
         let confirmed = self.confirmed.into_iter().map(|(origin, at)| (origin, at.max(0).cast_unsigned()));
         Ok(Contents {
@@ -210,9 +210,9 @@ impl Rows {
     }
 }
 
-/// Whether servers may be drawn, from address and state.
-pub(crate) fn servers(rows: Vec<(String, i64)>) -> Result<BTreeMap<IpAddr, bool>, Corrupt> {
-    rows.into_iter().map(|(text, up)| Ok((address(&text, "server")?, up != 0))).collect()
+/// Whether servers may be drawn, from server and state.
+pub(crate) fn servers(rows: Vec<(String, i64)>) -> Result<BTreeMap<Target, bool>, Corrupt> {
+    rows.into_iter().map(|(text, up)| Ok((target(&text, "server")?, up != 0))).collect()
 }
 
 fn texts(rows: Vec<(String, Vec<u8>)>, table: &str) -> Result<BTreeMap<String, String>, Corrupt> {
@@ -249,20 +249,20 @@ impl PolicyRows {
         }
 
         for (id, text, probe, probability, ttl) in self.columns {
-            let (address, default) = (address(&text, "policy_server")?, entry(probability, ttl)?);
+            let (target, default) = (target(&text, "policy_server")?, entry(probability, ttl)?);
             let regions = BTreeMap::new();
-            policy(&mut policies, id)?.servers.push(Server { address, probe, default, regions });
+            policy(&mut policies, id)?.servers.push(Server { target, probe, default, regions });
         }
 
         for (id, text, region, probability, ttl) in self.cells {
-            let address = address(&text, "policy_row")?;
+            let target = target(&text, "policy_row")?;
             let Some(region) = regions.get(&region) else {
                 let what = format!("policy {id} has an entry for region {region}, not in use");
                 return Err(Corrupt(what));
             };
             let servers = &mut policy(&mut policies, id)?.servers;
-            let Some(server) = servers.iter_mut().find(|server| server.address == address) else {
-                let what = format!("policy {id} has an entry for {address}, not its server");
+            let Some(server) = servers.iter_mut().find(|server| server.target == target) else {
+                let what = format!("policy {id} has an entry for {target}, not its server");
                 return Err(Corrupt(what));
             };
             server.regions.insert((*region).clone(), entry(probability, ttl)?);
@@ -289,6 +289,8 @@ fn policy(policies: &mut BTreeMap<i64, Policy>, id: i64) -> Result<&mut Policy, 
     policies.get_mut(&id).ok_or_else(|| Corrupt(format!("there is no policy {id}")))
 }
 
-fn address(text: &str, table: &str) -> Result<IpAddr, Corrupt> {
-    text.parse().map_err(|_| Corrupt(format!("'{text}' in {table} is not an address")))
+fn target(text: &str, table: &str) -> Result<Target, Corrupt> {
+    text.parse().map_err(|NoTarget| {
+        Corrupt(format!("'{text}' in {table} is neither an address nor a name that ends with a dot"))
+    })
 }

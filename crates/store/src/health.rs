@@ -1,7 +1,6 @@
 //! What probes last held of servers. It is remembered beside the generations, and is part of none.
 
-use std::net::IpAddr;
-
+use api::Target;
 use rusqlite::Connection;
 
 /// What is held of a server by a probe.
@@ -17,7 +16,7 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The server.
-    pub server: IpAddr,
+    pub server: Target,
     /// The probe's name.
     pub probe: String,
     /// What is held; `None` to forget it.

@@ -6,10 +6,9 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{Entry, Policy};
+use api::{Entry, Policy, Target};
 use rusqlite::{CachedStatement, Connection};
 
 use crate::refused::{Failure, finite};
@@ -40,13 +39,13 @@ pub(crate) struct Kept {
 
 impl Known {
     /// Takes that a policy was stored under this id, with these cells.
-    pub(crate) fn learn(&mut self, id: i64, policy: &Arc<Policy>, cells: &[(IpAddr, i64, Entry)]) {
+    pub(crate) fn learn(&mut self, id: i64, policy: &Arc<Policy>, cells: &[(Target, i64, Entry)]) {
         let Some(key) = policy.names.first() else { return };
         self.forget(key);
         let kept = Kept {
             id,
             policy: policy.clone(),
-            addresses: policy.servers.iter().map(|server| server.address.to_string().into()).collect(),
+            addresses: policy.servers.iter().map(|server| server.target.to_string().into()).collect(),
             regions: cells.iter().map(|(_, region, _)| *region).collect(),
         };
         if self.entries + kept.entries() > ENTRIES_MAX {
@@ -133,7 +132,7 @@ impl Kept {
             == (&policy.answers, &policy.order, &policy.when_all_down, &policy.partition, &policy.names)
             && servers.len() == policy.servers.len()
             && servers.iter().zip(&policy.servers).all(|(before, server)| {
-                (before.address, &before.probe) == (server.address, &server.probe)
+                (&before.target, &before.probe) == (&server.target, &server.probe)
                     && before.regions.keys().eq(server.regions.keys())
                     && finite(server.default).is_ok()
                     && server.regions.values().all(|entry| finite(*entry).is_ok())

@@ -22,6 +22,7 @@ pub(crate) const VERSIONS: &[Version] = &[
     (2, "order", include_str!("../migrations/sqlite/0002_order.sql")),
     (3, "probes", include_str!("../migrations/sqlite/0003_probes.sql")),
     (5, "confirmed", include_str!("../migrations/sqlite/0005_confirmed.sql")),
+    (6, "aliases", include_str!("../migrations/sqlite/0006_aliases.sql")),
 ];
 
 /// The table of the versions that there have been. Its form is that of sqlx's migrator, which shared databases have and

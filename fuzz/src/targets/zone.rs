@@ -81,6 +81,9 @@ s TYPE45 \# 3 000000
 const POLICY: &str = r#"{"names":["www.example","*.p.example"],"answers":0,
     "servers":[{"address":"192.0.2.1"},{"address":"192.0.2.2"},{"address":"2001:db8::1"}]}"#;
 
+const ALIAS: &str =
+    r#"{"names":["to.example","*.to.example"],"servers":[{"cname":"www.example"},{"cname":"a.test"}]}"#;
+
 /// All records of a zone, sorted: owner, type, TTL and data.
 fn records(zone: &Zone) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
     let (mut cursor, mut records) = (Cursor::default(), Vec::new());
@@ -181,8 +184,9 @@ static BOOK: LazyLock<Book> = LazyLock::new(|| {
     let zone = Edit::zone("example", ZONE.as_bytes(), Condition::Always, &hash).expect("the zone is right");
     let signed =
         Edit::zone("signed", SIGNED.as_bytes(), Condition::Always, &hash).expect("the zone is right");
-    let policy = Edit::policy(None, "p", POLICY.into(), Condition::Always).expect("the policy is right");
-    for edit in [zone, signed, policy, Edit::CookieSecrets(Secrets::one([7; 16]))] {
+    let policy =
+        |text: &str| Edit::policy(None, "p", text.into(), Condition::Always).expect("the policy is right");
+    for edit in [zone, signed, policy(POLICY), policy(ALIAS), Edit::CookieSecrets(Secrets::one([7; 16]))] {
         book.apply(edit).expect("the edit is right");
     }
     book

@@ -73,7 +73,8 @@ class Database:
     def update_prob(self, name: str, rows: Mapping[str, Mapping[Region, Cell]]) -> int:
         """Installs a routing policy for a name and returns the first generation that has it (Update_Prob).
 
-        `rows[server][region]` are the paper's (P, TTL) pairs; region 0 is its default (D, TTL). A policy that is there
+        `rows[server][region]` are the paper's (P, TTL) pairs; region 0 is its default (D, TTL). A server is an address,
+        or all of them are names with the final dot: then the policy's are aliases. A policy that is there
         keeps its other names, its partition, how many servers it answers and their probes, also where somebody else
         changes those at the same time; without a policy, one is made. With `Rows` that were read, `Changed` is raised
         where somebody else was quicker.
@@ -100,7 +101,7 @@ class Database:
         for server in policy["servers"]:
             cells: dict[Region, Cell] = {DEFAULT: Cell(**server.get("default", {}))}
             cells.update((region, Cell(**cell)) for region, cell in server.get("regions", {}).items())
-            rows[server["address"]] = cells
+            rows[target_of(server)] = cells
         rows.tag = tag
         return rows
 
@@ -160,6 +161,11 @@ def parse_address(text: str) -> IPv4Address | IPv6Address:
         raise Invalid(str(cause)) from cause
 
 
+def parse_server(text: str) -> str:
+    """Reads a server, an address or a name with the final dot, into its canonical form; raises `Invalid` where it is none."""
+    return text.lower() if text.endswith(".") else str(parse_address(text))
+
+
 def _path(name: str) -> str:
     return "/v1/policies/" + ("=2E" if name == "." else quote(name, safe=""))
 
@@ -168,17 +174,17 @@ def _servers(
     policy: dict[str, Any], rows: Mapping[str, Mapping[Region, Cell]], names: Mapping[Region, str]
 ) -> list[dict[str, Any]]:
     """The servers of `rows`; what else the policy says of one stays."""
-    present = {parse_address(server["address"]): server for server in policy["servers"]}
+    present = {target_of(server): server for server in policy["servers"]}
     return [
         {
-            **present.get(parse_address(address), {}),
-            "address": address,
+            **present.get(parse_server(server), {}),
+            "cname" if server.endswith(".") else "address": server,
             "default": _cell(cells.get(DEFAULT, Cell())),
             "regions": {
                 _name(names, region): _cell(cell) for region, cell in cells.items() if region != DEFAULT
             },
         }
-        for address, cells in rows.items()
+        for server, cells in rows.items()
     ]
 
 

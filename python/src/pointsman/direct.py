@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from uuid import uuid4
 
-from pointsman.database import Database, parse_address
+from pointsman.database import Database, parse_address, parse_server
 from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status
 from pointsman.transport import ANSWER_WAIT, Changed, Invalid, PointsmanError, Refused, Unreachable
 
@@ -194,7 +194,7 @@ class DirectDatabase(Database):
             self._run("INSERT INTO policy_name (policy_id, position, name) VALUES (%s, 0, %s)", policy, _absolute(name))
         self._run("DELETE FROM policy_server WHERE policy_id = %s", policy)
         for position, (server, cells) in enumerate(rows.items()):
-            address = str(parse_address(server))
+            address = parse_server(server)
             cell = cells.get(DEFAULT, Cell())
             text = "INSERT INTO policy_server (policy_id, position, address, probe, probability, ttl) VALUES (%s, %s, %s, %s, %s, %s)"
             self._run(text, policy, position, address, probes.get(address), cell.probability, cell.ttl)

@@ -52,7 +52,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class RowServer:
-    """A server in a row: its probability from 0 to 1 whether it is up or not, its TTL in seconds."""
+    """A server in a row, an address or a name: its probability from 0 to 1 whether it is up or not, its TTL in seconds."""
 
     address: str
     probability: float
@@ -79,7 +79,7 @@ class Explanation:
     @staticmethod
     def read(shape: Mapping[str, Any]) -> Explanation:
         """Takes the API's answer; fields that are not known here are left out."""
-        servers = (RowServer(s["address"], s["probability"], s["ttl"], s["up"]) for s in shape["row"])
+        servers = (RowServer(target_of(s), s["probability"], s["ttl"], s["up"]) for s in shape["row"])
         return Explanation(
             generation=shape["generation"],
             policy=shape["policy"],
@@ -103,3 +103,8 @@ class Status:
     uptime_seconds: int
     generation: int
     all: Mapping[str, Any]
+
+
+def target_of(server: Mapping[str, Any]) -> str:
+    """Returns what a server is answered as: its address, or the name that it is."""
+    return str(server.get("address") or server["cname"])

@@ -79,7 +79,9 @@ pub struct Answered {
     pub reply: Reply,
     /// What response rate limiting said.
     pub verdict: Verdict,
-    /// What a policy decided, where one did and the answer has it.
+    /// What the last policy of aliases decided on the way, where there was one and the answer has it.
+    pub alias: Option<Routed>,
+    /// What a policy decided about addresses, where one did and the answer has it.
     pub routed: Option<Routed>,
 }
 
@@ -100,14 +102,14 @@ impl Answered {
         };
         let reply =
             if verdict == Verdict::Drop { Reply::Drop(Why::RateLimited) } else { Reply::Send(length) };
-        Answered { reply, verdict, routed: None }
+        Answered { reply, verdict, alias: None, routed: None }
     }
 }
 
 impl From<Reply> for Answered {
     /// As nothing more is known of.
     fn from(reply: Reply) -> Answered {
-        Answered { reply, verdict: Verdict::Within, routed: None }
+        Answered { reply, verdict: Verdict::Within, alias: None, routed: None }
     }
 }
 
@@ -179,15 +181,15 @@ impl Generation {
         };
         match verdict {
             Verdict::Drop => {
-                return Answered { reply: Reply::Drop(Why::RateLimited), verdict, routed: None };
+                return Answered { reply: Reply::Drop(Why::RateLimited), verdict, alias: None, routed: None };
             }
             // Whoever knows cookies comes again with the one that it gets now; all others over TCP.
             Verdict::Slip if unproven => response.ask_for_cookie(),
             Verdict::Slip => response.truncate(),
             Verdict::Within | Verdict::Exempt => {}
         }
-        let routed = response.routed;
-        Answered { reply: Reply::Send(response.finish()), verdict, routed }
+        let (alias, routed) = (response.alias, response.routed);
+        Answered { reply: Reply::Send(response.finish()), verdict, alias, routed }
     }
 
     /// The largest response that the asker takes, in octets.

@@ -13,7 +13,7 @@ use dns::{Class, Folded, OptRcode, Rcode, Rtype};
 use fastrand::Rng;
 use net::clock::Now;
 use routing::external::Asking;
-use routing::{Family, Why, route};
+use routing::{Choice, Family, Why, route};
 
 use super::chain::Chain;
 use super::proofs::Proofs;
@@ -22,7 +22,7 @@ use crate::fast::Fast;
 use crate::generation::Generation;
 use crate::policies::Steered;
 use crate::rate_limit::{self, Account};
-use crate::routed::Routed;
+use crate::routed::{First, Routed};
 use crate::zone::{Found, Rrset, Walk, Zone, Zones};
 
 /// A response that is being composed.
@@ -52,7 +52,8 @@ pub(super) struct Response<'a> {
     is_alias: bool,
     /// Whether it is about all names that a wildcard or DNAME stands in for, and not about the name above it.
     is_synthesized: bool,
-    /// What a policy decided, while the answer has it.
+    /// What policies decided, while the answer has it: the last one of aliases, and one of addresses.
+    pub(super) alias: Option<Routed>,
     pub(super) routed: Option<Routed>,
 }
 
@@ -115,6 +116,7 @@ impl<'a> Response<'a> {
             counted: (rate_limit::Class::Error, 0),
             is_alias: false,
             is_synthesized: false,
+            alias: None,
             routed: None,
         }
     }
@@ -168,13 +170,13 @@ impl<'a> Response<'a> {
     pub(super) fn truncate(&mut self) {
         self.writer.rewind(self.empty);
         self.end.truncated = true;
-        self.routed = None;
+        (self.alias, self.routed) = (None, None);
     }
 
     /// Takes everything back and asks for the cookie that comes along (RFC 7873 §5.2.3).
     pub(super) fn ask_for_cookie(&mut self) {
         self.writer.rewind(self.empty);
-        self.routed = None;
+        (self.alias, self.routed) = (None, None);
         self.end = End { rcode: OptRcode::BADCOOKIE, ..begin(self.generation) };
     }
 
@@ -250,10 +252,13 @@ impl<'a> Response<'a> {
             // A wildcard is one name, whatever it is asked as.
             let owner = Owner { labels, found, wildcard };
             match rtype {
+                _ if steered.policy.is_alias() => {
+                    return self.routed_alias(zone, steered, owner, current, chain);
+                }
                 Rtype::A => return self.routed(zone, steered, Family::V4, owner, current),
                 Rtype::AAAA => return self.routed(zone, steered, Family::V6, owner, current),
                 Rtype::ANY => {
-                    let no_v4 = steered.policy.targets(Family::V4).is_empty();
+                    let no_v4 = steered.policy.servers(Family::V4).is_empty();
                     let family = if no_v4 { Family::V6 } else { Family::V4 };
                     return self.routed(zone, steered, family, owner, current);
                 }
@@ -343,6 +348,39 @@ impl<'a> Response<'a> {
         owner: Owner<'_>,
         current: Current<'_>,
     ) -> Result<Outcome, Full> {
+        let choice = self.choose(steered, family, owner, current);
+        let servers = steered.policy.servers(family);
+        let address = |index: &u8| servers[usize::from(*index)].target.address();
+        let first = choice.order().first().and_then(address).map(First::Address);
+        self.routed = Some(Routed { policy: steered.key_hash, region: choice.region, server: first });
+        if choice.order().is_empty() {
+            // The policy decides addresses only: the name may have other records.
+            let is_other = |set: &Rrset<'_>| !matches!(set.rtype, Rtype::A | Rtype::AAAA);
+            if self.query.rtype == Rtype::ANY
+                && let Some(set) = owner.found.rrsets().find(is_other)
+            {
+                return self.positive(zone, set, owner.wildcard, current);
+            }
+            return self.none_drawn(zone, steered, &choice, current);
+        }
+        for address in choice.order().iter().filter_map(address) {
+            match address {
+                IpAddr::V4(v4) => self.answer_one(Rtype::A, choice.ttl, &v4.octets(), current)?,
+                IpAddr::V6(v6) => self.answer_one(Rtype::AAAA, choice.ttl, &v6.octets(), current)?,
+            }
+        }
+        self.zone_servers(zone)?;
+        Ok(Outcome::Done)
+    }
+
+    /// What the policy decides for this client.
+    fn choose(
+        &mut self,
+        steered: &Steered,
+        family: Family,
+        owner: Owner<'_>,
+        current: Current<'_>,
+    ) -> Choice {
         let policy = &steered.policy;
         let turns = self.fast.rotation.filter(|_| policy.rotates()).map(|rotation| {
             let name = self.generation.hash.of_suffix(current.folded, owner.labels);
@@ -356,33 +394,24 @@ impl<'a> Response<'a> {
         });
         let state = self.generation.state().with_turns(turns).with_asking(asking);
         let choice = route(policy, family, self.client, state, self.rng);
-        let targets = policy.targets(family);
-        let first = choice.order().first().map(|index| targets[usize::from(*index)].address);
-        self.routed = Some(Routed { policy: steered.key_hash, region: choice.region, server: first });
-        // A resolver that gave SOURCE 0 has asked for an answer that holds for everybody it serves.
+        // A resolver that gave SOURCE 0 has asked for an answer that holds for everybody it serves. One that several
+        // policies made holds for whom all of them would say the same.
         if self.subnet_given {
-            self.end.scope = choice.scope;
+            self.end.scope = self.end.scope.max(choice.scope);
         }
-        if choice.order().is_empty() {
-            // The policy decides addresses only: the name may have other records.
-            let is_other = |set: &Rrset<'_>| !matches!(set.rtype, Rtype::A | Rtype::AAAA);
-            if self.query.rtype == Rtype::ANY
-                && let Some(set) = owner.found.rrsets().find(is_other)
-            {
-                return self.positive(zone, set, owner.wildcard, current);
-            }
-            // A zone with policies is not signed: there is nothing to prove.
-            let ttl_max = if choice.why == Why::Empty { steered.empty_ttl } else { u32::MAX };
-            self.negative_soa_at_most(zone, ttl_max, current)?;
-            return Ok(Outcome::Done);
-        }
-        for &index in choice.order() {
-            match targets[usize::from(index)].address {
-                IpAddr::V4(v4) => self.answer_one(Rtype::A, choice.ttl, &v4.octets(), current)?,
-                IpAddr::V6(v6) => self.answer_one(Rtype::AAAA, choice.ttl, &v6.octets(), current)?,
-            }
-        }
-        self.zone_servers(zone)?;
+        choice
+    }
+
+    /// The policy has nothing for this client. A zone with policies is not signed: there is nothing to prove.
+    fn none_drawn(
+        &mut self,
+        zone: &Zone,
+        steered: &Steered,
+        choice: &Choice,
+        current: Current<'_>,
+    ) -> Result<Outcome, Full> {
+        let ttl_max = if choice.why == Why::Empty { steered.empty_ttl } else { u32::MAX };
+        self.negative_soa_at_most(zone, ttl_max, current)?;
         Ok(Outcome::Done)
     }
 

@@ -16,6 +16,7 @@ use crate::rate_limit::RateLimit;
 use crate::transfer::{Primaries, Primary, PrimaryZones};
 use crate::zone::{View, Zone, read};
 
+mod aliases;
 mod options;
 mod proofs;
 
@@ -525,7 +526,7 @@ fn steered(is_up: bool) -> Generation {
     for edit in [
         Edit::zone("example", zone.as_bytes(), Condition::Always, &book.generation.hash).unwrap(),
         Edit::policy(Some("www.example"), "policy", policy.into(), Condition::Always).unwrap(),
-        Edit::SetServer { address: "203.0.113.1".parse().unwrap(), up: is_up },
+        Edit::SetServer { server: "203.0.113.1".parse().unwrap(), up: is_up },
     ] {
         book.apply(edit).unwrap();
     }
@@ -562,7 +563,7 @@ fn that_no_server_is_up_is_remembered_for_no_longer_than_the_policy_says() {
             Edit::zone("example", ZONE.as_bytes(), Condition::Always, &book.generation.hash).unwrap(),
             Edit::HaveRegions { names: vec!["eu".into()] },
             Edit::policy(Some("steered.example"), "policy", policy.into(), Condition::Always).unwrap(),
-            Edit::SetServer { address: "203.0.113.1".parse().unwrap(), up: false },
+            Edit::SetServer { server: "203.0.113.1".parse().unwrap(), up: false },
         ] {
             book.apply(edit).unwrap();
         }

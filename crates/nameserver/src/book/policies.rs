@@ -1,11 +1,10 @@
 //! Policies: the matrix under its names, and which of its servers are down.
 
-use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use api::place::{Origin, Pointed, pointer};
-use api::{Fault, Faults};
+use api::{Fault, Faults, Target};
 use dns::Folded;
 use routing::health::SLOTS_MAX;
 use routing::policy::Context;
@@ -39,21 +38,32 @@ impl Book {
         let key = spec.names.first().map_or("", String::as_str);
         let source = format!("stored policy {key}");
         let key = folded(key, &source)?;
-        let written = spec.names.clone();
+        let cnames = |spec: &api::Policy| -> Vec<String> {
+            spec.servers
+                .iter()
+                .filter(|server| server.target.is_cname())
+                .map(|s| s.target.to_string())
+                .collect()
+        };
+        let (written, written_cnames) = (spec.names.clone(), cnames(&spec));
         let origin = Origin { source: &source, text: None };
         self.install_policy(spec, &key, origin)?;
         // The store finds a policy by the text of its name, and ours is the canonical one.
         let installed = self.policy_of(&key).and_then(|id| self.generation.policies.get(id));
-        let canonical = &installed.expect("the policy was put").spec.names;
-        let names = written.iter().zip(canonical).enumerate();
-        let differ = names.filter(|(_, (written, canonical))| written != canonical);
-        let found: Vec<Pointed> = differ
-            .map(|(index, (written, canonical))| Pointed {
-                pointer: pointer(&[&"names", &index]),
+        let canonical = &installed.expect("the policy was put").spec;
+        let differ = |written: &[String], canonical: &[String], place: &dyn Fn(usize) -> String| {
+            let each = written.iter().zip(canonical).enumerate();
+            let differ = each.filter(|(_, (written, canonical))| written != canonical);
+            let fault = |(index, (written, canonical)): (usize, (&String, &String))| Pointed {
+                pointer: place(index),
                 what: format!("{written} is another form of {canonical}"),
                 expected: canonical.clone(),
-            })
-            .collect();
+            };
+            differ.map(fault).collect::<Vec<_>>()
+        };
+        let mut found = differ(&written, &canonical.names, &|index| pointer(&[&"names", &index]));
+        let of_server = |index| pointer(&[&"servers", &index, &"cname"]);
+        found.extend(differ(&written_cnames, &cnames(canonical), &of_server));
         if found.is_empty() { Ok(()) } else { Err(origin.place(found)) }
     }
 
@@ -99,21 +109,21 @@ impl Book {
         Ok(vec![Change::DeletePolicy { key: dns::name::to_text(owner.wire()) }])
     }
 
-    pub(super) fn set_server(&mut self, address: IpAddr, up: bool) -> Result<Vec<Change>, Refused> {
-        let named = |spec: &api::Policy| spec.servers.iter().any(|server| server.address == address);
+    pub(super) fn set_server(&mut self, server: Target, up: bool) -> Result<Vec<Change>, Refused> {
+        let named = |spec: &api::Policy| spec.servers.iter().any(|other| other.target == server);
         // One that is down stays so without a policy.
-        let is_down = self.servers.get(&address) == Some(&false);
+        let is_down = self.servers.get(&server) == Some(&false);
         if !is_down && !self.generation.policies.iter().any(|(_, steered)| named(&steered.spec)) {
-            return Err(Refused::NotFound(format!("server {address} in any policy")));
+            return Err(Refused::NotFound(format!("server {server} in any policy")));
         }
-        Arc::make_mut(&mut self.servers).insert(address, up);
+        Arc::make_mut(&mut self.servers).insert(server.clone(), up);
         self.mark_down();
-        Ok(vec![Change::SetServer { address, up }])
+        Ok(vec![Change::SetServer { server, up }])
     }
 
     /// Carries what the operator said of servers over into the generation.
     pub(super) fn mark_down(&mut self) {
-        let down = self.servers.iter().filter(|(_, up)| !**up).map(|(address, _)| *address);
+        let down = self.servers.iter().filter(|(_, up)| !**up).map(|(server, _)| server.clone());
         self.generation.down = Arc::new(down.collect());
     }
 
@@ -160,8 +170,8 @@ impl Book {
         let source = format!("policy {}", dns::name::to_text(steered.key()));
         let (policy, slots) = self.compile_policy(&spec, Origin { source: &source, text: None })?;
         let (names, key_hash) = (steered.names.clone(), steered.key_hash);
-        let empty_ttl = ttl_min(&spec);
-        let steered = Steered { spec, names, policy, slots, key_hash, empty_ttl };
+        let (cnames, empty_ttl) = (steered.cnames.clone(), ttl_min(&spec));
+        let steered = Steered { spec, names, policy, cnames, slots, key_hash, empty_ttl };
         self.generation.policies.replace(id, Arc::new(steered));
         Ok(())
     }
@@ -174,12 +184,14 @@ impl Book {
         origin: Origin<'_>,
     ) -> Result<(), Faults> {
         let mut faults = Faults::default();
+        let cnames = take_cnames(&mut spec, origin).map_err(|found| faults.append(found));
         let policy = self.compile_policy(&spec, origin).map_err(|found| faults.append(found));
         let names = self.check_names(&spec, key, origin).unwrap_or_else(|found| {
             faults.append(found);
             Vec::new()
         });
-        let Ok((policy, slots)) = policy else { return Err(faults) };
+        check_targets(&spec, &names, origin).unwrap_or_else(|found| faults.append(found));
+        let (Ok((policy, slots)), Ok(cnames)) = (policy, cnames) else { return Err(faults) };
         faults.or(())?;
         // A key that is another policy's further name is a fault already.
         let old = self.policy_of(key);
@@ -188,7 +200,8 @@ impl Book {
         let key_hash = self.generation.hash.of(key);
         let empty_ttl = ttl_min(&spec);
         let spec = Arc::new(spec);
-        let steered = Arc::new(Steered { spec, names: names.clone(), policy, slots, key_hash, empty_ttl });
+        let steered =
+            Arc::new(Steered { spec, names: names.clone(), policy, cnames, slots, key_hash, empty_ttl });
         let (id, before) = match old {
             Some(id) => {
                 let before = self.generation.policies.get(id).map(|old| old.names.clone());
@@ -238,7 +251,7 @@ impl Book {
                 fault(format!("{shown} is listed twice"), "each name once");
             }
             if !is_key {
-                if let Err((what, expected)) = self.check_place(&name, shown, key) {
+                if let Err((what, expected)) = self.check_place(&name, shown, key, spec) {
                     fault(what, expected);
                 }
                 names.push(name.wire().into());
@@ -248,13 +261,22 @@ impl Book {
     }
 
     /// Whether the policy of `key` may have a name; else what is wrong, and what was expected.
-    fn check_place(&self, name: &Folded, shown: &str, key: &Folded) -> Result<(), (String, &'static str)> {
+    fn check_place(
+        &self,
+        name: &Folded,
+        shown: &str,
+        key: &Folded,
+        spec: &api::Policy,
+    ) -> Result<(), (String, &'static str)> {
         let hash = &self.generation.hash;
+        let (is_alias, expected) = match spec.servers.first() {
+            Some(server) if server.target.is_cname() => (true, "a name of ours without records"),
+            _ => (false, "a name whose addresses are ours to decide"),
+        };
         let Some(zone) = self.generation.zones.all().closest(name, false, hash) else {
             return Err((format!("{shown} is in none of our zones"), "a name in a zone that is served"));
         };
-        zone.may_steer(name, hash)
-            .map_err(|hindrance| (hindrance.what, "a name whose addresses are ours to decide"))?;
+        zone.may_steer(name, is_alias, hash).map_err(|hindrance| (hindrance.what, expected))?;
         // What is steered already may change: its operator must be able to drain a server.
         if zone.policy_at(name, hash).is_none() && self.secondaries.name(zone.origin()) {
             let zone = dns::name::to_text(zone.origin().wire());
@@ -309,7 +331,7 @@ impl Book {
         let mut policy = Policy::compile(spec, origin, &context)?;
         let slots = self.slots(spec, origin)?;
         if !slots.is_empty() {
-            let of = |server| slots.iter().find(|slot| slot.key().0 == server);
+            let of = |server: &Target| slots.iter().find(|slot| slot.key().0 == *server);
             policy.heed_probes(|server| of(server).map_or(SlotId::NONE, |slot| slot.id()));
         }
         Ok((policy, slots))
@@ -320,7 +342,7 @@ impl Book {
         let mut slots = Vec::new();
         for (index, server) in spec.servers.iter().enumerate() {
             let Some(probe) = &server.probe else { continue };
-            match self.generation.health.slot(server.address, probe) {
+            match self.generation.health.slot(&server.target, probe) {
                 Some(slot) => slots.push(slot),
                 None => {
                     let fault = Pointed {
@@ -359,6 +381,59 @@ impl Book {
             });
         }
     }
+}
+
+/// The canonical text of a name that a server may be.
+///
+/// # Errors
+/// What it is instead: no name, or what somebody meant for an address.
+pub(crate) fn cname(text: &str) -> Result<String, String> {
+    let host = text.strip_suffix('.').unwrap_or(text);
+    let last = host.rsplit('.').next().unwrap_or_default();
+    // No name ends with a label of digits alone (RFC 3696 §2).
+    if host.contains(':') || !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("'{text}' is no name"));
+    }
+    dns::name::folded_from_text(text).map(|wire| dns::name::to_text(&wire))
+}
+
+/// Puts the names of a policy's servers in canonical form; returns them in wire form.
+fn take_cnames(spec: &mut api::Policy, origin: Origin<'_>) -> Result<Box<[Box<[u8]>]>, Faults> {
+    let (mut wires, mut found) = (Vec::new(), Vec::new());
+    for (index, server) in spec.servers.iter_mut().enumerate() {
+        let Target::Cname(name) = &mut server.target else { continue };
+        match cname(name) {
+            Ok(canonical) => {
+                wires.push(dns::name::folded_from_text(&canonical).expect("it is canonical").into());
+                *name = canonical;
+            }
+            Err(what) => found.push(Pointed {
+                pointer: pointer(&[&"servers", &index, &"cname"]),
+                what,
+                expected: "a domain name such as www.cdn.example".into(),
+            }),
+        }
+    }
+    if found.is_empty() { Ok(wires.into()) } else { Err(origin.place(found)) }
+}
+
+/// Checks that no name of a policy is an alias of itself.
+fn check_targets(spec: &api::Policy, names: &[Box<[u8]>], origin: Origin<'_>) -> Result<(), Faults> {
+    let servers = spec.servers.iter().enumerate().filter(|(_, server)| server.target.is_cname());
+    let cnames: HashMap<String, usize> =
+        servers.map(|(index, server)| (server.target.to_string(), index)).collect();
+    if cnames.is_empty() {
+        return Ok(());
+    }
+    let own = names.iter().map(|name| dns::name::to_text(name)).filter_map(|name| {
+        Some(Pointed {
+            pointer: pointer(&[&"servers", cnames.get(&name)?, &"cname"]),
+            what: format!("{name} would be an alias of itself"),
+            expected: "another name".into(),
+        })
+    });
+    let found: Vec<Pointed> = own.collect();
+    if found.is_empty() { Ok(()) } else { Err(origin.place(found)) }
 }
 
 /// What stands for a policy: its canonical JSON decides.

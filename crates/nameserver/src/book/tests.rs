@@ -1,6 +1,7 @@
 //! Edits against one another: what each leaves behind, and what it must not break.
 
 use routing::RegionId;
+use std::net::IpAddr;
 use store::{Contents, Parts};
 
 use super::*;
@@ -106,7 +107,7 @@ fn stored(changes: &[Change]) -> Contents {
                 contents.policies.retain(|known| known.names[0] != policy.names[0]);
                 contents.policies.push(Arc::unwrap_or_clone(policy));
             }
-            Change::SetServer { address, up } => drop(contents.servers.insert(address, up)),
+            Change::SetServer { server, up } => drop(contents.servers.insert(server, up)),
             other => panic!("{other} is not made here"),
         }
     }
@@ -117,7 +118,7 @@ fn stored(changes: &[Change]) -> Contents {
 fn what_was_stored_loads_to_the_same_book() {
     let (mut book, mut changes) = book();
     changes.extend(book.apply(Edit::RemoveRegion { id: 2 }).unwrap());
-    changes.extend(book.apply(Edit::SetServer { address: "192.0.2.1".parse().unwrap(), up: false }).unwrap());
+    changes.extend(book.apply(Edit::SetServer { server: "192.0.2.1".parse().unwrap(), up: false }).unwrap());
     let loaded = Book::load(stored(&changes), 1, Settings::default()).unwrap();
     assert_eq!(loaded.policy("www.example"), book.policy("www.example"));
     assert_eq!(loaded.partition("default"), book.partition("default"));
@@ -125,7 +126,7 @@ fn what_was_stored_loads_to_the_same_book() {
     assert_eq!(loaded.next_region_id, book.next_region_id);
     let (leaf, name) = loaded.lookup("default", "10.1.2.3".parse().unwrap()).unwrap();
     assert!(leaf.region.is_none() && name.is_empty(), "a removed region's prefixes hide what is around them");
-    let up = |book: &Book| book.generation.state().is_up("192.0.2.1".parse().unwrap());
+    let up = |book: &Book| book.generation.state().is_up(&"192.0.2.1".parse().unwrap());
     assert_eq!((up(&loaded), up(&book)), (false, false));
 }
 
@@ -171,7 +172,15 @@ fn a_stored_policys_names_are_canonical() {
         assert!(faults.to_string().contains(&told), "{faults}");
         contents.policies[0].names.clone_from(&before);
     }
-    Book::load(contents, 1, Settings::default()).unwrap();
+    Book::load(contents.clone(), 1, Settings::default()).unwrap();
+    let servers = &mut contents.policies[0].servers;
+    servers.truncate(1);
+    servers[0].target = Target::Cname(r"w\119w.test.".into());
+    let faults = Book::load(contents, 1, Settings::default()).map(|_| ()).unwrap_err();
+    assert!(
+        faults.to_string().contains(r"/servers/0/cname: w\119w.test. is another form of www.test."),
+        "{faults}"
+    );
 }
 
 #[test]
@@ -389,12 +398,12 @@ fn a_policys_names_follow_it() {
 #[test]
 fn servers_of_no_policy_are_forgotten_but_for_what_was_said_of_them() {
     let (mut book, _) = book();
-    let set = |up| Edit::SetServer { address: "192.0.2.1".parse().unwrap(), up };
+    let set = |up| Edit::SetServer { server: "192.0.2.1".parse().unwrap(), up };
     book.apply(set(false)).unwrap();
     book.apply(policy(&POLICY.replace("192.0.2.1", "192.0.2.9"))).unwrap();
     let mut again = book.clone();
     again.apply(policy(POLICY)).unwrap();
-    assert!(!again.generation.state().is_up("192.0.2.1".parse().unwrap()), "it was never set up again");
+    assert!(!again.generation.state().is_up(&"192.0.2.1".parse().unwrap()), "it was never set up again");
     book.apply(set(true)).unwrap();
     assert!(!book.generation.state().any_out());
     assert_eq!(refused(&book, set(true)), "there is no server 192.0.2.1 in any policy");
@@ -448,6 +457,56 @@ fn policies_stand_where_their_addresses_are_ours_to_decide() {
         assert!(told.starts_with("policy:1:25: "), "{told}");
         assert!(told.contains(why), "{told}");
     }
+}
+
+#[test]
+fn an_alias_stands_alone_and_is_one_name() {
+    let (mut book, _) = book();
+    let put = |servers: &str| format!("{{\"names\":[\"to.example\"],{servers}}}");
+    for (servers, expected) in [
+        (
+            r#""servers":[{"cname":"a.test"},{"address":"192.0.2.1"}]"#,
+            "policy:1:66: addresses and names are servers of one policy; expected all with address, or all with cname",
+        ),
+        (
+            r#""answers":0,"servers":[{"cname":"a.test"}]"#,
+            "policy:1:35: an alias is one name, not 0; expected 1",
+        ),
+        (
+            r#""servers":[{"cname":"192.0.2.1"}]"#,
+            "policy:1:45: '192.0.2.1' is no name; expected a domain name",
+        ),
+        (r#""servers":[{"cname":"2001:db8::1"}]"#, "policy:1:45: '2001:db8::1' is no name; expected"),
+        (r#""servers":[{"cname":"a..test"}]"#, "policy:1:45: 'a..test' is not a domain name"),
+        (
+            r#""servers":[{"cname":"a.test"},{"cname":"A.TEST."}]"#,
+            "policy:1:64: the server a.test. is listed twice; expected each server once",
+        ),
+        (
+            r#""servers":[{"cname":"a.test"},{"cname":"To.example"}]"#,
+            "policy:1:64: to.example. would be an alias of itself; expected another name",
+        ),
+    ] {
+        let told = refused(&book, policy(&put(servers)));
+        assert!(told.starts_with(expected), "{servers}: {told}");
+    }
+    let alias = r#"{"names":["to.example","NS.example"],"servers":[{"cname":"A.test"}]}"#;
+    let told = refused(&book, policy(alias));
+    assert!(
+        told.starts_with("policy:1:24: ns.example. has records of type A, beside which no alias"),
+        "{told}"
+    );
+
+    let changes = book.apply(policy(&alias.replace("NS.", "other."))).unwrap();
+    let Change::PutPolicy(stored) = &changes[0] else { panic!("{changes:?}") };
+    assert_eq!(stored.servers[0].target.to_string(), "a.test.", "as all that is said of it has it");
+    let told = refused(&book, zone("example", &format!("{ZONE}other TXT x\n")));
+    let expected = "body:7:1: other.example. has records of type TXT, beside which no alias can be, and a policy decides it";
+    assert!(told.starts_with(expected), "{told}");
+    // What is steered to addresses has other records, and can be no alias.
+    book.apply(zone("example", &format!("{ZONE}www TXT x\n"))).unwrap();
+    let told = refused(&book, policy(r#"{"names":["www.example"],"servers":[{"cname":"a.test"}]}"#));
+    assert!(told.contains("www.example. has records of type TXT"), "{told}");
 }
 
 #[test]

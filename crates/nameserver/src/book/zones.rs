@@ -85,10 +85,12 @@ impl Book {
             if holder.as_ref().is_some_and(|holder| holder.labels() > origin.labels()) {
                 continue;
             }
-            match zone.may_steer(&name, &hash) {
+            let policy = self.generation.policies.get(id);
+            let is_alias = policy.is_some_and(|steered| steered.policy.is_alias());
+            match zone.may_steer(&name, is_alias, &hash) {
                 Ok(()) => zone.set_policy(&name, Some(id), &hash),
                 Err(Hindrance { owner, rtype, what }) => {
-                    let what = format!("{what}, and a policy decides its addresses");
+                    let what = format!("{what}, and a policy decides it");
                     faults.push_with(|| {
                         fault(master, (&owner, rtype), &origin, what, "the policy deleted first")
                     });

@@ -1,11 +1,11 @@
 //! Probes in time: each server under a probe has a task that sleeps, waits for a place, checks, and tells the table.
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use api::Target;
 use fastrand::Rng;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
@@ -45,7 +45,7 @@ pub async fn run<C, F>(
     mut rng: Rng,
     shutdown: Shutdown,
 ) where
-    C: Fn(Arc<Probe>, IpAddr) -> F + Clone + Send + 'static,
+    C: Fn(Arc<Probe>, Target) -> F + Clone + Send + 'static,
     F: Future<Output = Outcome> + Send + 'static,
 {
     let places = Arc::new(Semaphore::new(AT_ONCE_MAX));
@@ -60,7 +60,7 @@ pub async fn run<C, F>(
             };
             watches.spawn(watch(Watch {
                 table: table.clone(),
-                server: slot.key().0,
+                server: slot.key().0.clone(),
                 slot: Arc::downgrade(&slot),
                 probe: probe.clone(),
                 check: check.clone(),
@@ -92,7 +92,7 @@ pub async fn keep(table: Arc<Table>, editor: Editor, shutdown: Shutdown) {
         }
         let unkept = table.take_unkept();
         let verdicts = unkept.iter().map(|((server, probe), record)| store::Verdict {
-            server: *server,
+            server: server.clone(),
             probe: probe.clone(),
             held: record.as_ref().map(|record| store::Held {
                 failing: record.verdict == api::ProbeVerdict::Failing,
@@ -136,7 +136,7 @@ impl Wait {
 /// One server under one probe.
 struct Watch<C> {
     table: Arc<Table>,
-    server: IpAddr,
+    server: Target,
     slot: Weak<Slot>,
     probe: Arc<Probe>,
     check: C,
@@ -148,7 +148,7 @@ struct Watch<C> {
 /// Probes until nothing names the slot any more.
 async fn watch<C, F>(mut watch: Watch<C>)
 where
-    C: Fn(Arc<Probe>, IpAddr) -> F,
+    C: Fn(Arc<Probe>, Target) -> F,
     F: Future<Output = Outcome> + Send + 'static,
 {
     let (table, probe) = (watch.table.clone(), watch.probe.clone());
@@ -166,7 +166,7 @@ where
             }
         };
         let begun = Instant::now();
-        let outcome = one(&probe, (watch.check)(probe.clone(), watch.server)).await;
+        let outcome = one(&probe, (watch.check)(probe.clone(), watch.server.clone())).await;
         drop(place);
         // The server may have left its last policy meanwhile.
         let Some(slot) = watch.slot.upgrade() else { return };
@@ -215,7 +215,7 @@ mod tests {
     use crate::publish::Published;
 
     /// What a test's check does with the probe of a server.
-    type Doing = Arc<Mutex<Vec<(IpAddr, Duration)>>>;
+    type Doing = Arc<Mutex<Vec<(Target, Duration)>>>;
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -231,15 +231,15 @@ mod tests {
         Arc::new(["web"].map(|name| (name.to_string(), Arc::new(probe(name)))).into())
     }
 
-    fn server(number: u32) -> IpAddr {
-        IpAddr::from((0x0A00_0000 + number).to_be_bytes())
+    fn server(number: u32) -> Target {
+        std::net::IpAddr::from((0x0A00_0000 + number).to_be_bytes()).into()
     }
 
     /// Runs a prober whose checks do this; returns its shutdown.
     fn start<F>(
         table: &Arc<Table>,
         timeout: Duration,
-        check: impl Fn(IpAddr) -> F + Clone + Send + 'static,
+        check: impl Fn(Target) -> F + Clone + Send + 'static,
     ) -> Shutdown
     where
         F: Future<Output = Outcome> + Send + 'static,
@@ -265,7 +265,7 @@ mod tests {
             noted.lock().expect("nobody panics").push((server, begun.elapsed()));
             async { passed() }
         });
-        let mut slots: Vec<_> = (0..SERVERS).map(|n| table.slot(server(n), "web").expect("room")).collect();
+        let mut slots: Vec<_> = (0..SERVERS).map(|n| table.slot(&server(n), "web").expect("room")).collect();
         sleep(Duration::from_secs(1000)).await;
         {
             let done = done.lock().expect("nobody panics");
@@ -307,7 +307,7 @@ mod tests {
                 passed()
             }
         });
-        let slot = table.slot(server(1), "web").expect("room");
+        let slot = table.slot(&server(1), "web").expect("room");
         let begun = Instant::now();
         let verdict_at = async |wanted| {
             while table.verdict(&slot) != wanted {
@@ -347,7 +347,7 @@ mod tests {
         let (table, shutdown) = (Arc::new(Table::default()), Shutdown::new());
         let (there, away) = (folder.at("store.db"), folder.at("away.db"));
         std::fs::rename(&there, &away).expect("it is there");
-        let slot = table.slot(server(1), "web").expect("room");
+        let slot = table.slot(&server(1), "web").expect("room");
         let failed = Outcome::failed(Reason::Refused, String::new());
         table.note(&slot, failed, Duration::ZERO, 5, (1, 1));
         let keeping = tokio::spawn(keep(table.clone(), editor.clone(), shutdown.clone()));
@@ -370,7 +370,7 @@ mod tests {
         let folder = Folder::new();
         let editor = editor(&folder).await;
         let (table, shutdown) = (Arc::new(Table::default()), Shutdown::new());
-        let slot = table.slot(server(1), "web").expect("room");
+        let slot = table.slot(&server(1), "web").expect("room");
         table.note(&slot, passed(), Duration::ZERO, 5, (1, 1));
         shutdown.begin();
         keep(table.clone(), editor.clone(), shutdown).await;
@@ -401,7 +401,7 @@ mod tests {
                 passed()
             }
         });
-        let slots: Vec<_> = (0..150).map(|n| table.slot(server(n), "web").expect("room")).collect();
+        let slots: Vec<_> = (0..150).map(|n| table.slot(&server(n), "web").expect("room")).collect();
         sleep(Duration::from_secs(60)).await;
         assert_eq!(*most.lock().expect("nobody panics"), AT_ONCE_MAX);
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -416,7 +416,7 @@ mod tests {
         let key = (server(1), "old".to_string());
         let held = super::super::record::Record::remembered(true, 1);
         let table = Arc::new(Table::remembering([(key, held)]));
-        let slot = table.slot(server(1), "old").expect("room");
+        let slot = table.slot(&server(1), "old").expect("room");
         assert!(table.health().is_failing(slot.id()));
         start(&table, INTERVAL, |_| async { passed() });
         sleep(Duration::from_secs(1)).await;

@@ -1,12 +1,11 @@
 //! The slots: which probes of which servers there are, and what is held of each.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use api::{HealthState, ProbeState, ProbeVerdict};
+use api::{HealthState, ProbeState, ProbeVerdict, Target};
 use routing::{Health, SlotId};
 use tokio::sync::Notify;
 
@@ -16,7 +15,7 @@ use super::record::{Outcome, Record};
 pub const SHOWN_MAX: usize = 100;
 
 /// A server and the name of its probe.
-pub type Key = (IpAddr, String);
+pub type Key = (Target, String);
 
 /// All slots, and the bits that answers read.
 #[derive(Debug, Default)]
@@ -109,8 +108,8 @@ impl Table {
     }
 
     /// The slot of a server's probe, given to it now where it has none; `None` while all are in use.
-    pub fn slot(self: &Arc<Self>, server: IpAddr, probe: &str) -> Option<Arc<Slot>> {
-        let key = (server, probe.to_string());
+    pub fn slot(self: &Arc<Self>, server: &Target, probe: &str) -> Option<Arc<Slot>> {
+        let key = (server.clone(), probe.to_string());
         let mut slots = self.slots();
         if let Some(slot) = slots.entries.get(&key).and_then(|entry| entry.slot.upgrade()) {
             return Some(slot);
@@ -285,7 +284,7 @@ impl Slots {
 
 fn state((server, probe): &Key, record: &Record) -> ProbeState {
     ProbeState {
-        server: *server,
+        server: server.to_string(),
         probe: probe.clone(),
         state: record.verdict,
         since: (record.verdict != ProbeVerdict::Unknown).then_some(record.since),
@@ -299,8 +298,8 @@ mod tests {
     use super::super::record::Reason;
     use super::*;
 
-    fn address(last: u8) -> IpAddr {
-        IpAddr::from([192, 0, 2, last])
+    fn address(last: u8) -> Target {
+        [192, 0, 2, last].into()
     }
 
     fn note(table: &Table, slot: &Slot, passed: bool) {
@@ -311,9 +310,9 @@ mod tests {
     #[test]
     fn a_slot_lives_while_it_is_named_and_its_number_comes_again() {
         let table = Arc::new(Table::default());
-        let slot = table.slot(address(1), "web").expect("room");
-        let same = table.slot(address(1), "web").expect("room");
-        let other = table.slot(address(1), "mail").expect("room");
+        let slot = table.slot(&address(1), "web").expect("room");
+        let same = table.slot(&address(1), "web").expect("room");
+        let other = table.slot(&address(1), "mail").expect("room");
         assert!(Arc::ptr_eq(&slot, &same) && slot.id() != other.id());
         assert_eq!(table.take_unwatched().len(), 2);
         assert!(table.take_unwatched().is_empty());
@@ -328,7 +327,7 @@ mod tests {
         assert!(!table.health().any_failing());
         assert_eq!(table.states().len(), 1);
         assert_eq!(table.take_unkept()[&(address(1), "web".to_string())], None, "the store forgets it");
-        let again = table.slot(address(2), "web").expect("room");
+        let again = table.slot(&address(2), "web").expect("room");
         assert_eq!(again.id(), number);
         assert_eq!(table.verdict(&again), ProbeVerdict::Unknown);
     }
@@ -338,7 +337,7 @@ mod tests {
         let key = (address(1), "web".to_string());
         let table = Arc::new(Table::remembering([(key.clone(), Record::remembered(true, 3))]));
         assert!(!table.health().any_failing(), "nobody has the server yet");
-        let slot = table.slot(address(1), "web").expect("room");
+        let slot = table.slot(&address(1), "web").expect("room");
         assert!(table.snapshot().is_failing(slot.id()));
         let states = table.states();
         assert_eq!(
@@ -366,12 +365,12 @@ mod tests {
     #[test]
     fn beyond_the_table_there_is_no_slot() {
         let table = Arc::new(Table::default());
-        let server = |n: u32| IpAddr::from((n as u128).to_be_bytes());
+        let server = |n: u32| Target::from((n as u128).to_be_bytes());
         let held: Vec<_> =
-            (0..routing::health::SLOTS_MAX as u32).map(|n| table.slot(server(n), "web")).collect();
+            (0..routing::health::SLOTS_MAX as u32).map(|n| table.slot(&server(n), "web")).collect();
         assert!(held.iter().all(Option::is_some));
-        assert!(table.slot(server(u32::MAX), "web").is_none());
+        assert!(table.slot(&server(u32::MAX), "web").is_none());
         drop(held);
-        assert!(table.slot(server(u32::MAX), "web").is_some());
+        assert!(table.slot(&server(u32::MAX), "web").is_some());
     }
 }

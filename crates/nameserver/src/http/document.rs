@@ -58,11 +58,11 @@ pub(super) struct RegionId {
 /// The path of a server.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "declares the parameter; `path::Address` reads it")]
-pub(super) struct ServerAddress {
-    /// The server's address.
-    #[param(required = true, schema_with = api::server::address)]
-    address: String,
+#[expect(dead_code, reason = "declares the parameter; `path::Server` reads it")]
+pub(super) struct ServerPath {
+    /// The server's address; where it is a name, that.
+    #[param(required = true)]
+    server: String,
 }
 
 /// What a change depends on.
@@ -288,7 +288,7 @@ mod tests {
             ("put", "/v1/policies/{owner}", &[&CHANGE, &WRONG_BODY, &[401]]),
             ("delete", "/v1/policies/{owner}", &[&CHANGE, &[400, 401, 404]]),
             ("get", "/v1/servers", &[&[200, 401]]),
-            ("put", "/v1/servers/{address}/state", &[&CHANGE, &WRONG_BODY, &[401, 404]]),
+            ("put", "/v1/servers/{server}/state", &[&CHANGE, &WRONG_BODY, &[401, 404]]),
             ("get", "/v1/probes", &[&[200, 401]]),
             ("post", "/v1/explain", &[&[200, 401, 403, 404], &WRONG_BODY]),
         ];

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use api::Target;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -13,8 +14,8 @@ use super::reply::Failure;
 /// A domain name in the path, in lower case and with the final dot, as all that is said of it has it.
 pub(super) struct Domain(pub(super) String);
 
-/// A server's address in the path.
-pub(super) struct Address(pub(super) IpAddr);
+/// A server in the path: its address or name.
+pub(super) struct Server(pub(super) Target);
 
 /// A region's number in the path.
 pub(super) struct Id(pub(super) u32);
@@ -34,12 +35,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Domain {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Address {
+impl<S: Send + Sync> FromRequestParts<S> for Server {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let Segments(name) = Segments::<String>::from_request_parts(parts, state).await?;
-        address(&name).map(Address)
+        let server = match name.parse() {
+            Ok(address) => Ok(Target::Address(address)),
+            Err(_) => crate::book::cname(&name).map(Target::Cname),
+        };
+        server.map(Server).map_err(|what| {
+            Failure::new(StatusCode::BAD_REQUEST, what, "an IPv4 or IPv6 address, or a server's name")
+        })
     }
 }
 

@@ -6,8 +6,8 @@ use axum::response::Response;
 
 use api::{Changed, NewServerState, Problem, ServerState};
 
-use super::document::ServerAddress;
-use super::path::Address;
+use super::document::ServerPath;
+use super::path::Server;
 use super::reply::{Failure, changed};
 use super::{Http, body, precondition};
 
@@ -22,8 +22,8 @@ pub(super) async fn list(State(http): State<Http>) -> Json<Vec<ServerState>> {
 
 /// Takes a server out, or lets it be drawn again; this survives a restart.
 #[utoipa::path(
-    put, path = "/v1/servers/{address}/state", operation_id = "set_server", tag = "servers",
-    params(ServerAddress), request_body = NewServerState,
+    put, path = "/v1/servers/{server}/state", operation_id = "set_server", tag = "servers",
+    params(ServerPath), request_body = NewServerState,
     responses(
         (status = 200, description = "Every worker heeds it.", body = Changed),
         (status = 404, description = "No policy has this server.", body = Problem),
@@ -31,11 +31,11 @@ pub(super) async fn list(State(http): State<Http>) -> Json<Vec<ServerState>> {
 )]
 pub(super) async fn set_state(
     State(http): State<Http>,
-    Address(address): Address,
+    Server(server): Server,
     request: Request,
 ) -> Result<Response, Failure> {
     precondition::none(request.headers())?;
     let _place = http.admission.change()?;
     let NewServerState { up } = body::object(request).await?;
-    changed(http.editor.set_server(address, up).await)
+    changed(http.editor.set_server(server, up).await)
 }

@@ -547,7 +547,7 @@ async fn every_metric_is_declared_once_and_exported() {
     }
     assert_eq!(api.get("/v1/zones").await.json()[0]["signed_until"], 1_893_456_000);
     let health = api.editor.book().generation.health.clone();
-    let slot = health.slot([192, 0, 2, 1].into(), "web").expect("room");
+    let slot = health.slot(&[192, 0, 2, 1].into(), "web").expect("room");
     health.note(&slot, Outcome::failed(Reason::Refused, "refused"), Duration::ZERO, 7, (1, 1));
     let text = api.get("/metrics").await.body;
     assert!(text.ends_with("# EOF\n"));
@@ -634,7 +634,7 @@ async fn the_workers_counts_are_summed() {
     let metrics = Metrics { udp: vec![Arc::default(), Arc::default()], ..Metrics::default() };
     for worker in &metrics.udp {
         worker.queries.add(3);
-        worker.answered(&[0, 0, 0x82, 3, 0, 0, 0, 0, 0, 0, 0, 0], None);
+        worker.answered(&[0, 0, 0x82, 3, 0, 0, 0, 0, 0, 0, 0, 0], [None; 2]);
         worker.no_room.add(1);
     }
     let api = Api::counting(None, metrics).await;

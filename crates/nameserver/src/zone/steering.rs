@@ -6,7 +6,7 @@ use super::read::shown;
 use super::{Node, PolicyId, Walk, Zone};
 use crate::names::NameHash;
 
-/// Records that keep a policy from deciding the addresses at a name.
+/// Records that keep a policy from deciding a name.
 #[derive(Debug)]
 pub struct Hindrance {
     /// The name that has them, in folded wire form.
@@ -18,14 +18,14 @@ pub struct Hindrance {
 }
 
 impl Zone {
-    /// Whether a policy may decide the addresses at a name.
+    /// Whether a policy may decide the addresses at a name, or what it is an alias of.
     ///
     /// It needs our authority (no delegation or DNAME above, none at it), no CNAME beside it, and a zone that is
-    /// not signed: a drawn answer has no signature.
+    /// not signed: a drawn answer has no signature. An alias has nothing beside it (RFC 1034 §3.6.2).
     ///
     /// # Errors
     /// What is in its way.
-    pub fn may_steer(&self, name: &Folded, hash: &NameHash) -> Result<(), Hindrance> {
+    pub fn may_steer(&self, name: &Folded, is_alias: bool, hash: &NameHash) -> Result<(), Hindrance> {
         let (shown, origin) = (shown(name.wire()), shown(self.origin.wire()));
         let hindered = |owner: &[u8], rtype, what| Err(Hindrance { owner: owner.into(), rtype, what });
         if self.is_signed() {
@@ -44,6 +44,14 @@ impl Zone {
             Walk::Name(found) if found.rrset(Rtype::CNAME).is_some() => {
                 hindered(name.wire(), Rtype::CNAME, format!("{shown} has a CNAME record"))
             }
+            Walk::Name(found) if is_alias => match found.rrsets().next() {
+                Some(set) => {
+                    let what =
+                        format!("{shown} has records of type {}, beside which no alias can be", set.rtype);
+                    hindered(name.wire(), set.rtype, what)
+                }
+                None => Ok(()),
+            },
             Walk::Name(_) | Walk::Missing(_, _) => Ok(()),
         }
     }
@@ -76,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_policys_name_comes_and_goes_with_it() {
-        let text = format!("{HEAD}c CNAME ns\nsub NS ns\nd DNAME x\n");
+        let text = format!("{HEAD}c CNAME ns\nsub NS ns\nd DNAME x\nt TXT x\n");
         let mut zone = build(&text);
         let hash = NameHash::new(1);
         for (bad, why) in [
@@ -85,12 +93,15 @@ mod tests {
             ("a.sub.example", "delegation"),
             ("a.d.example", "DNAME"),
         ] {
-            assert!(zone.may_steer(&name(bad), &hash).unwrap_err().what.contains(why), "{bad}");
+            assert!(zone.may_steer(&name(bad), false, &hash).unwrap_err().what.contains(why), "{bad}");
         }
+        let beside = zone.may_steer(&name("t.example"), true, &hash).unwrap_err();
+        assert!(beside.what.contains("type TXT, beside which no alias can be"), "{}", beside.what);
+        zone.may_steer(&name("www.example"), true, &hash).unwrap();
         let before = zone.to_text();
         let (deep, wild) = (name("a.b.ns.example"), name("*.w.example"));
         for steered in [&deep, &wild] {
-            zone.may_steer(steered, &hash).unwrap();
+            zone.may_steer(steered, false, &hash).unwrap();
             zone.set_policy(steered, PolicyId::new(9), &hash);
             assert_eq!(zone.policy_at(steered, &hash), PolicyId::new(9));
         }

@@ -47,7 +47,7 @@ fn what_is_said_wrongly_is_refused() {
         "zone get",
         "zone put",
         "partition lookup nowhere",
-        "server down www.example.com",
+        "server down",
         "explain www.example.com",
         "explain www.example.com MX --client 192.0.2.1",
         "policy put p.json --if-match \"",

@@ -49,9 +49,10 @@ fn address_type(text: &str) -> Result<AddressType, String> {
 fn shown(explanation: Explanation) -> String {
     let mut table = session::table(&["SERVER", "STATE", "PROBABILITY", "DRAWN FIRST", "TTL"]);
     for server in &explanation.row {
-        let drawn = explanation.probabilities.get(&server.address);
+        let target = server.target.to_string();
+        let drawn = explanation.probabilities.get(&target);
         table.add_row([
-            server.address.to_string(),
+            target,
             match (server.up, server.health) {
                 (false, _) => "down",
                 (true, Some(verdict)) => verdict.word(),
@@ -63,10 +64,9 @@ fn shown(explanation: Explanation) -> String {
             format!("{} s", server.ttl),
         ]);
     }
-    let answer: Vec<String> = explanation.answer.iter().map(IpAddr::to_string).collect();
-    let answer = match answer.len() {
-        0 => "no address (NODATA)".into(),
-        _ => format!("{} for {} s", answer.join(" "), explanation.ttl),
+    let answer = match explanation.answer.len() {
+        0 => "nothing (NODATA)".into(),
+        _ => format!("{} for {} s", explanation.answer.join(" "), explanation.ttl),
     };
     let decision = format!(
         "policy      {}\npartition   {}\nregion      {} ({})\nscope       /{}\nwhy         {}\nan answer   {answer}\n\

@@ -133,7 +133,7 @@ fn matrix(policy: Policy) -> String {
     let mut table = session::table(&headings);
     for server in &policy.servers {
         let of_regions = regions.iter().map(|region| server.regions.get(region).map_or("-".into(), entry));
-        table.add_row([server.address.to_string(), entry(&server.default)].into_iter().chain(of_regions));
+        table.add_row([server.target.to_string(), entry(&server.default)].into_iter().chain(of_regions));
     }
     let when_all_down = match policy.when_all_down {
         WhenAllDown::Answer => "answered all the same",

@@ -1,7 +1,5 @@
 //! `pointsman server`: which servers may be drawn.
 
-use std::net::IpAddr;
-
 use api::{NewServerState, ServerState};
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -30,16 +28,16 @@ enum Action {
     /// Let a server be drawn again
     #[command(after_help = "Example:\n  pointsman server up 192.0.2.1")]
     Up {
-        /// The server's address
-        #[arg(value_parser = super::address)]
-        address: IpAddr,
+        /// The server's address; its name where it is a name
+        #[arg(value_name = "ADDRESS")]
+        server: String,
     },
     /// Keep a server from being drawn, also after a restart
     #[command(after_help = "Example:\n  pointsman server down 192.0.2.1")]
     Down {
-        /// The server's address
-        #[arg(value_parser = super::address)]
-        address: IpAddr,
+        /// The server's address; its name where it is a name
+        #[arg(value_name = "ADDRESS")]
+        server: String,
     },
 }
 
@@ -50,21 +48,21 @@ impl Servers {
     /// [`Failure`].
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let session = self.connection.begin()?;
-        let (address, up) = match self.action {
+        let (server, up) = match self.action {
             Action::List => return session.look(PATH, list).await,
-            Action::Up { address } => (address, true),
-            Action::Down { address } => (address, false),
+            Action::Up { server } => (server, true),
+            Action::Down { server } => (server, false),
         };
-        let mut call = Call::new(Method::PUT, format!("{PATH}/{}/state", segment(&address.to_string())));
+        let mut call = Call::new(Method::PUT, format!("{PATH}/{}/state", segment(&server)));
         call.body = Some(Body::json(&NewServerState { up }));
-        session.change(call, &format!("server {address} {}", word(up))).await
+        session.change(call, &format!("server {server} {}", word(up))).await
     }
 }
 
 fn list(servers: Vec<ServerState>) -> String {
     let mut table = session::table(&["SERVER", "STATE"]);
     for server in servers {
-        table.add_row([server.address.to_string(), word(server.up).into()]);
+        table.add_row([server.target.to_string(), word(server.up).into()]);
     }
     session::lines(table)
 }

@@ -156,9 +156,9 @@ fn set_server(address: IpAddr, up: bool) -> Call {
 fn policy(matrix: &Matrix) -> Policy {
     let entry =
         |region: usize, site: usize| Entry { probability: Some(matrix.rows[region][site]), ttl: Some(TTL) };
-    let server = |site: usize, address| Server {
+    let server = |site: usize, address: IpAddr| Server {
         probe: None,
-        address,
+        target: address.into(),
         default: entry(UNCLASSIFIED, site),
         regions: (0..UNCLASSIFIED).map(|region| (REGIONS[region].into(), entry(region, site))).collect(),
     };
@@ -266,7 +266,7 @@ mod tests {
         let policy = policy(&NEAREST);
         assert_eq!(policy.servers.len(), 2 * SITES.len());
         assert_eq!(policy.servers[0].regions["europe"].probability, Some(0.8));
-        assert_eq!(policy.servers[5].address, "2001:db8:3::10".parse::<IpAddr>().expect("an address"));
+        assert_eq!(policy.servers[5].target, "2001:db8:3::10".parse::<IpAddr>().expect("an address"));
         assert_eq!(policy.servers[5].default.probability, Some(0.2));
     }
 }

@@ -234,7 +234,7 @@ async fn apply_kind(sql: &mut Sql, generation: i64, changes: &[&Change]) -> Resu
         [Change::SetServer { .. }, ..] => {
             let rows = each!(
                 changes,
-                Change::SetServer { address, up } => (address.to_string(), i64::from(*up).into())
+                Change::SetServer { server, up } => (server.to_string(), i64::from(*up).into())
             );
             put(sql, &SERVER, rows).await
         }
@@ -368,7 +368,7 @@ async fn put_policies(sql: &mut Sql, policies: &[&Policy]) -> Result<(), Failure
             names.push(values![id, position, name.as_str()]);
         }
         for (position, server) in (0_i64..).zip(&policy.servers) {
-            let (address, Entry { probability, ttl }) = (server.address.to_string(), server.default);
+            let (address, Entry { probability, ttl }) = (server.target.to_string(), server.default);
             for (name, entry) in &server.regions {
                 cells.push(values![id, address.as_str(), regions[name], entry.probability, entry.ttl]);
             }
@@ -386,11 +386,11 @@ fn check_policy(policy: &Policy) -> Result<(), Failure> {
     if policy.names.is_empty() {
         return Err(Failure::Refused("a policy needs a name".into()));
     }
-    let mut addresses = HashSet::new();
+    let mut targets = HashSet::new();
     for server in &policy.servers {
         // MariaDB would not say of which table a key is.
-        if !addresses.insert(server.address) {
-            let what = format!("{} would be twice in policy_server", server.address);
+        if !targets.insert(&server.target) {
+            let what = format!("{} would be twice in policy_server", server.target);
             return Err(Failure::Refused(what));
         }
         finite(server.default)?;

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher};
-use std::net::IpAddr;
 
-use api::Policy;
+use api::{Policy, Target};
 
 use super::apply::marks;
 use super::failed::Failed;
@@ -68,7 +67,7 @@ pub struct Parts {
     /// All policies, in the order of their keys, where one may differ.
     pub policies: Option<Vec<Policy>>,
     /// Whether a server may be drawn, for all for which it was ever set.
-    pub servers: BTreeMap<IpAddr, bool>,
+    pub servers: BTreeMap<Target, bool>,
     /// The digests of all imported files by path.
     pub imports: BTreeMap<String, String>,
 }

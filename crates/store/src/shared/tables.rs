@@ -19,6 +19,7 @@ const POSTGRES: &[Version] = &[
     (3, "tables", include_str!("../../migrations/postgres/0003_tables.sql")),
     (4, "names", include_str!("../../migrations/postgres/0004_names.sql")),
     (5, "confirmed", include_str!("../../migrations/postgres/0005_confirmed.sql")),
+    (6, "aliases", include_str!("../../migrations/postgres/0006_aliases.sql")),
 ];
 
 /// The versions of the tables in MariaDB.
@@ -27,6 +28,7 @@ const MYSQL: &[Version] = &[
     (3, "tables", include_str!("../../migrations/mysql/0003_tables.sql")),
     (4, "names", include_str!("../../migrations/mysql/0004_names.sql")),
     (5, "confirmed", include_str!("../../migrations/mysql/0005_confirmed.sql")),
+    (6, "aliases", include_str!("../../migrations/mysql/0006_aliases.sql")),
 ];
 
 /// The versions of the tables in a database of this kind.

@@ -261,20 +261,42 @@ async fn tables_of_the_version_before_are_brought_up_to_date(database: &Database
     let place = Place::read(&database.url(&name)).expect("a URL").expect("of a shared database");
     let mut sql = place.connect().await.expect("connects");
     let versions = versions(&sql);
-    assert_eq!(versions.last().map(|(version, ..)| *version), Some(5));
+    assert_eq!(versions.last().map(|(version, ..)| *version), Some(6));
     migrate(&mut sql, Path::new("test"), &versions[..1]).await.expect("makes the tables");
     sql.close().await.expect("closes");
-    database.sql(&name, "INSERT INTO zone (origin, text) VALUES ('a.', 'first')");
+    for insert in [
+        "INSERT INTO zone (origin, text) VALUES ('a.', 'first')",
+        "INSERT INTO region (id, name) VALUES (1, 'europe')",
+        "INSERT INTO policy VALUES (1, 1, 'answer', 'default', 'weighted')",
+        "INSERT INTO policy_name (policy_id, position, name) VALUES (1, 0, 'www.a.')",
+        "INSERT INTO policy_server (policy_id, position, address) VALUES (1, 0, '192.0.2.1')",
+        "INSERT INTO policy_row (policy_id, address, region_id, ttl) VALUES (1, '192.0.2.1', 1, 60)",
+    ] {
+        database.sql(&name, insert);
+    }
 
     let store = Store::open(&database.url(&name)).await.expect("opens");
     let shared = store.shared().expect("it is shared");
     let News { seen, standing, before } = shared.news(0).await.expect("loads");
-    assert_eq!((seen.generation, seen.published, seen.changes), (0, 0, 1));
+    assert_eq!((seen.generation, seen.published, seen.changes), (0, 0, 6));
     assert_eq!(before, BTreeMap::new());
-    assert!(matches!(standing, Standing::All(contents) if contents.zones["a."] == "first"));
+    let Standing::All(contents) = standing else { panic!("{standing:?}") };
+    assert_eq!(contents.zones["a."], "first");
+    let server = &contents.policies[0].servers[0];
+    assert_eq!((server.target.to_string(), server.regions["europe"].ttl), ("192.0.2.1".into(), Some(60)));
     assert_eq!(shared.publish_direct(seen, &[]).await, Ok(1));
+    // The cells go with their server, and a server may be a name.
+    let name_of_server = format!("{}.example.", "a".repeat(60));
+    let rename = format!("UPDATE policy_server SET address = '{name_of_server}'");
+    database.sql(&name, &format!("DELETE FROM policy_server; INSERT INTO policy_server (policy_id, position, address) VALUES (1, 0, '192.0.2.1'); {rename}"));
+    let News { seen, standing, .. } = shared.news(1).await.expect("loads");
+    let Standing::Parts(parts) = standing else { panic!("{standing:?}") };
+    let policies = parts.policies.expect("they were changed");
+    let server = &policies[0].servers[0];
+    assert_eq!((server.target.to_string(), server.regions.len()), (name_of_server, 0));
+    assert_eq!(shared.publish_direct(seen, &[]).await, Ok(2));
     database.sql(&name, "UPDATE zone SET text = 'x'");
-    let News { standing, before, .. } = shared.news(1).await.expect("loads");
+    let News { standing, before, .. } = shared.news(2).await.expect("loads");
     assert_eq!(before, [("a.".to_owned(), "first".to_owned())].into());
     assert!(matches!(standing, Standing::Parts(parts) if parts.zones == texts(&[("a.", Some("x"))])));
 }

@@ -153,7 +153,7 @@ async fn many_changes_take_few_journeys(database: &Database) {
             let mut policy = policy(&[&format!("w{number:03}.a.")], &[&format!("r{number}"), "r0"]);
             policy.answers = ((number + round) % 7) as u16;
             changes.push(Change::PutPolicy(policy.into()));
-            changes.push(Change::SetServer { address: Ipv4Addr::from(number).into(), up: round == 1 });
+            changes.push(Change::SetServer { server: Ipv4Addr::from(number).into(), up: round == 1 });
         }
         let before = line.sent.load(Ordering::Relaxed);
         generation = store.commit(generation, &changes).await.expect("commits");
@@ -169,7 +169,7 @@ async fn many_changes_take_few_journeys(database: &Database) {
                 }
                 Change::PutZone { origin, text } => _ = expected.zones.insert(origin, text),
                 Change::Imported { path, digest } => _ = expected.imports.insert(path, digest),
-                Change::SetServer { address, up } => _ = expected.servers.insert(address, up),
+                Change::SetServer { server: address, up } => _ = expected.servers.insert(address, up),
                 Change::PutPolicy(policy) => {
                     expected.policies.retain(|other| other.names != policy.names);
                     expected.policies.push((*policy).clone());

@@ -90,7 +90,7 @@ pub(crate) fn region(id: u32, name: &str) -> Change {
 pub(crate) fn policy(names: &[&str], regions: &[&str]) -> Policy {
     let entry = |probability, ttl| Entry { probability, ttl };
     let server = |address: &str, default, regions: &[&str]| Server {
-        address: address.parse().expect("an address"),
+        target: address.parse().expect("an address or a name"),
         probe: address.contains(':').then(|| "web".into()),
         default,
         regions: regions.iter().map(|name| ((*name).to_owned(), entry(Some(0.75), Some(60)))).collect(),

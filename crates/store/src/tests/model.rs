@@ -17,7 +17,12 @@ use crate::{Change, CommitError, Contents};
 /// Few of each, so that they meet.
 const NAMES: [&str; 5] = ["a.", "b.", "c.a.", "*.b.", "Upper."];
 const REGIONS: [&str; 4] = ["europe", "asia", "Asia", "Großraum Köln"];
-const ADDRESSES: [&str; 3] = ["192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1"];
+const SERVERS: [&str; 4] = [
+    "192.0.2.1",
+    "2001:db8::1",
+    "::ffff:192.0.2.1",
+    r"a-name-that-is-longer-than-any-address.of\.a\032content.delivery.network.example.",
+];
 
 #[test]
 fn random_commits_leave_what_the_model_holds() {
@@ -106,8 +111,8 @@ fn change() -> impl Strategy<Value = Change> {
         2 => policy().prop_map(|policy| Change::PutPolicy(policy.into())),
         2 => rewritten().prop_map(|policy| Change::PutPolicy(policy.into())),
         1 => name().prop_map(|key| Change::DeletePolicy { key }),
-        1 => (word(&ADDRESSES), any::<bool>())
-            .prop_map(|(a, up)| Change::SetServer { address: a.parse().expect("an address"), up }),
+        1 => (word(&SERVERS), any::<bool>())
+            .prop_map(|(a, up)| Change::SetServer { server: a.parse().expect("an address"), up }),
         1 => (word(&NAMES), text()).prop_map(|(path, digest)| Change::Imported { path, digest }),
     ]
 }
@@ -130,7 +135,7 @@ fn entry() -> impl Strategy<Value = Entry> {
 fn rewritten() -> impl Strategy<Value = Policy> {
     (entry(), entry(), btree_map(word(&REGIONS[..1]), entry(), 0..2)).prop_map(|(first, second, regions)| {
         let server = |address: &str, default, regions| Server {
-            address: address.parse().expect("an address"),
+            target: address.parse().expect("an address or a name"),
             probe: None,
             default,
             regions,
@@ -141,19 +146,16 @@ fn rewritten() -> impl Strategy<Value = Policy> {
             when_all_down: WhenAllDown::Answer,
             partition: "default".into(),
             names: vec![NAMES[0].into()],
-            servers: vec![
-                server(ADDRESSES[0], first, regions),
-                server(ADDRESSES[1], second, Default::default()),
-            ],
+            servers: vec![server(SERVERS[0], first, regions), server(SERVERS[1], second, Default::default())],
         }
     })
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
     let probe = option::of(word(&["web", "mail"]));
-    let server = (word(&ADDRESSES), probe, entry(), btree_map(word(&REGIONS), entry(), 0..2)).prop_map(
+    let server = (word(&SERVERS), probe, entry(), btree_map(word(&REGIONS), entry(), 0..2)).prop_map(
         |(address, probe, default, regions)| Server {
-            address: address.parse().expect("an address"),
+            target: address.parse().expect("an address or a name"),
             probe,
             default,
             regions,
@@ -230,7 +232,7 @@ fn apply(contents: &mut Contents, change: &Change) -> bool {
                 storable(name) && !taken.contains(&name) && !policy.names[..i].contains(name)
             });
             let servers_fit = policy.servers.iter().enumerate().all(|(i, server)| {
-                !policy.servers[..i].iter().any(|other| other.address == server.address)
+                !policy.servers[..i].iter().any(|other| other.target == server.target)
                     && entry_fits(server.default)
                     && server.regions.iter().all(|(name, entry)| {
                         contents.regions.values().any(|region| region == name) && entry_fits(*entry)
@@ -244,7 +246,7 @@ fn apply(contents: &mut Contents, change: &Change) -> bool {
             contents.policies.retain(|policy| policy.names[0] != key);
             contents.policies.len() < before
         }
-        Change::SetServer { address, up } => {
+        Change::SetServer { server: address, up } => {
             contents.servers.insert(address, up);
             true
         }

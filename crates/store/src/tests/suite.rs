@@ -191,7 +191,7 @@ async fn everything_is_there_after_reopening(ground: &Ground) {
         region(2, "asia"),
         Change::PutPartition { name: "default".into(), text: "192.0.2.0/24,europe\n".into() },
         Change::PutPolicy(policy(&["www.example.com.", "*.example.com."], &["europe", "asia"]).into()),
-        Change::SetServer { address: "192.0.2.1".parse().unwrap(), up: false },
+        Change::SetServer { server: "192.0.2.1".parse().unwrap(), up: false },
         Change::Imported { path: "/etc/example.zone".into(), digest: "abc".into() },
     ];
     assert_eq!(store.commit(0, &changes).await, Ok(1));
@@ -338,7 +338,7 @@ async fn a_policy_larger_than_one_statement_is_stored(ground: &Ground) {
     let template = policy(&["www."], &["europe"]).servers[0].clone();
     large.servers = (0..=255_u8)
         .flat_map(|a| (0..5_u8).map(move |b| [10, 0, b, a]))
-        .map(|address| Server { address: address.into(), ..template.clone() })
+        .map(|address| Server { target: address.into(), ..template.clone() })
         .collect();
     store.commit(0, &[region(1, "europe"), Change::PutPolicy(large.clone().into())]).await.unwrap();
     assert_eq!(store.load().await.unwrap().policies, [large]);

@@ -1,12 +1,16 @@
-//! Aliases: CNAME records, and those that a DNAME makes.
+//! Aliases: CNAME records, those that a policy has, and those that a DNAME makes.
 
 use dns::name::NAME_MAX;
 use dns::writer::{Full, Section};
 use dns::{Rcode, Rtype};
 
-use super::{Current, Outcome, Response, Wildcard};
+use routing::Family;
+
+use super::{Current, Outcome, Owner, Response, Wildcard};
 use crate::answer::chain::{Chain, Target};
+use crate::policies::Steered;
 use crate::rate_limit;
+use crate::routed::{First, Routed};
 use crate::zone::{Found, Rrset, Zone};
 
 impl<'a> Response<'a> {
@@ -24,6 +28,32 @@ impl<'a> Response<'a> {
         self.prove_wildcard(zone, wildcard, current);
         let target = set.data().next().expect("an RRset has a record");
         chain.next = Some(Target::of(target));
+        Ok(Outcome::Alias)
+    }
+
+    /// The alias that the policy has for this client; what follows is answered for its target, unless it is itself what was
+    /// asked for.
+    pub(super) fn routed_alias(
+        &mut self,
+        zone: &'a Zone,
+        steered: &Steered,
+        owner: Owner<'_>,
+        current: Current<'_>,
+        chain: &mut Chain,
+    ) -> Result<Outcome, Full> {
+        self.is_alias |= current.is_asked;
+        let choice = self.choose(steered, Family::Cname, owner, current);
+        let cname = choice.order().first().map(|index| &steered.cnames[usize::from(*index)]);
+        let target = cname.map(|wire| Target::of(wire));
+        let first = target.as_ref().map(|target| First::Cname(self.generation.hash.of(&target.folded)));
+        self.alias = Some(Routed { policy: steered.key_hash, region: choice.region, server: first });
+        let Some(wire) = cname else { return self.none_drawn(zone, steered, &choice, current) };
+        self.answer_one(Rtype::CNAME, choice.ttl, wire, current)?;
+        if matches!(self.query.rtype, Rtype::CNAME | Rtype::ANY) {
+            self.zone_servers(zone)?;
+            return Ok(Outcome::Done);
+        }
+        chain.next = target;
         Ok(Outcome::Alias)
     }
 

@@ -1,9 +1,9 @@
 //! A command: started without a shell, in a process group of its own that ends with it.
 
-use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Output};
 
+use api::Target;
 use tokio::process::Command;
 
 use super::super::probe::PLACEHOLDER;
@@ -17,7 +17,7 @@ pub const OUTPUT_MAX: usize = 4 * DETAIL_MAX;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Runs a command line for a server; exit code 0 passes.
-pub(super) async fn run(line: &[String], server: IpAddr, probe: &str) -> Result<Outcome, Outcome> {
+pub(super) async fn run(line: &[String], server: &Target, probe: &str) -> Result<Outcome, Outcome> {
     let Some((program, arguments)) = line.split_first() else {
         return Err(Outcome::failed(Reason::NotStarted, "there is no command"));
     };
@@ -54,7 +54,7 @@ mod tests {
     async fn done(line: &[&str]) -> Outcome {
         let line: Vec<String> = line.iter().map(|word| word.to_string()).collect();
         let server = "192.0.2.7".parse().expect("an address");
-        run(&line, server, "web").await.unwrap_or_else(|failed| failed)
+        run(&line, &server, "web").await.unwrap_or_else(|failed| failed)
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api::Target;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,13 +12,13 @@ use tokio::net::TcpStream;
 use super::super::probe::Http;
 use super::super::record::{Outcome, Reason};
 use super::answer::{HEAD_MAX, Head, head};
-use super::{broken, connect};
+use super::{broken, connect, host_of};
 
 /// How much is taken from a connection at once, in octets: the largest record of TLS.
 const TAKEN: usize = 16 << 10;
 
 /// Gets a page; what is wrong on the way is an outcome, too.
-pub(super) async fn get(page: &Http, server: IpAddr) -> Result<Outcome, Outcome> {
+pub(super) async fn get(page: &Http, server: &Target) -> Result<Outcome, Outcome> {
     let mut stream = match &page.tls {
         None => Stream { tcp: connect(server, page.port).await?, tls: None },
         Some(config) => {
@@ -41,10 +42,11 @@ pub(super) async fn get(page: &Http, server: IpAddr) -> Result<Outcome, Outcome>
     }
 }
 
-fn request(page: &Http, server: IpAddr) -> String {
+fn request(page: &Http, server: &Target) -> String {
     let host = page.host.clone().unwrap_or_else(|| match server {
-        IpAddr::V4(v4) => v4.to_string(),
-        IpAddr::V6(v6) => format!("[{v6}]"),
+        Target::Address(IpAddr::V4(v4)) => v4.to_string(),
+        Target::Address(IpAddr::V6(v6)) => format!("[{v6}]"),
+        Target::Cname(name) => host_of(name).to_owned(),
     });
     let usual = if page.tls.is_some() { 443 } else { 80 };
     let port = if page.port == usual { String::new() } else { format!(":{}", page.port) };
@@ -59,10 +61,14 @@ fn request(page: &Http, server: IpAddr) -> String {
 fn session(
     config: &Arc<ClientConfig>,
     host: Option<&str>,
-    server: IpAddr,
+    server: &Target,
 ) -> Result<ClientConnection, Outcome> {
-    let name = host.and_then(|host| ServerName::try_from(host.to_owned()).ok());
-    let name = name.unwrap_or_else(|| ServerName::IpAddress(server.into()));
+    let of_server = || match server {
+        Target::Address(address) => Ok(ServerName::IpAddress((*address).into())),
+        Target::Cname(name) => ServerName::try_from(host_of(name).to_owned()),
+    };
+    let name = host.map_or_else(of_server, |host| ServerName::try_from(host.to_owned()));
+    let name = name.map_err(|cause| Outcome::failed(Reason::Tls, cause.to_string()))?;
     ClientConnection::new(config.clone(), name).map_err(|cause| failed(&cause))
 }
 

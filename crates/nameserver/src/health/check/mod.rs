@@ -11,8 +11,9 @@ mod http;
 pub mod tls;
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
+use api::Target;
 use tokio::net::TcpStream;
 
 use super::probe::{Check, Probe};
@@ -21,7 +22,7 @@ use super::record::{Outcome, Reason};
 pub use command::OUTPUT_MAX;
 
 /// Does one probe of a server.
-pub async fn check(probe: &Probe, server: IpAddr) -> Outcome {
+pub async fn check(probe: &Probe, server: &Target) -> Outcome {
     let done = match &probe.check {
         Check::Tcp(port) => connect(server, *port)
             .await
@@ -32,17 +33,32 @@ pub async fn check(probe: &Probe, server: IpAddr) -> Outcome {
     done.unwrap_or_else(|failed| failed)
 }
 
-async fn connect(server: IpAddr, port: u16) -> Result<TcpStream, Outcome> {
-    let address = SocketAddr::new(server, port);
-    TcpStream::connect(address).await.map_err(|cause| {
+/// Connects to an address, or to one that the system's resolver has for a name.
+async fn connect(server: &Target, port: u16) -> Result<TcpStream, Outcome> {
+    let (connected, shown) = match server {
+        Target::Address(address) => {
+            let address = SocketAddr::new(*address, port);
+            (TcpStream::connect(address).await, address.to_string())
+        }
+        Target::Cname(name) => {
+            let host = host_of(name);
+            (TcpStream::connect((host, port)).await, format!("{host}:{port}"))
+        }
+    };
+    connected.map_err(|cause| {
         let reason = match cause.kind() {
             ErrorKind::ConnectionRefused => Reason::Refused,
             ErrorKind::TimedOut => Reason::Timeout,
             ErrorKind::ConnectionReset => Reason::Closed,
             _ => Reason::Unreachable,
         };
-        Outcome::failed(reason, format!("{address}: {cause}"))
+        Outcome::failed(reason, format!("{shown}: {cause}"))
     })
+}
+
+/// A name as hosts are called in HTTP and TLS: without the final dot.
+fn host_of(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// What became of a connection that was made.

@@ -1,0 +1,25 @@
+-- Servers that are names: a policy's names may be aliases. Where an address stands a name may, which is longer and ends
+-- with a dot; then all servers of the policy are names.
+--
+-- MariaDB commits with each of these statements: one that is broken off is run again from its beginning, so each may be
+-- run twice.
+
+ALTER TABLE policy_row DROP FOREIGN KEY IF EXISTS policy_row_ibfk_2;
+ALTER TABLE policy_row DROP FOREIGN KEY IF EXISTS policy_row_server;
+ALTER TABLE policy_server DROP CONSTRAINT IF EXISTS policy_server_address_is_lower_case;
+ALTER TABLE policy_server MODIFY address VARCHAR(1024) CHARACTER SET ascii COLLATE ascii_nopad_bin NOT NULL;
+ALTER TABLE policy_server ADD CONSTRAINT policy_server_address_is_lower_case
+    CHECK (address = lower(address) AND char_length(address) BETWEEN 1 AND 1024);
+ALTER TABLE policy_row MODIFY address VARCHAR(1024) CHARACTER SET ascii COLLATE ascii_nopad_bin NOT NULL;
+ALTER TABLE policy_row ADD CONSTRAINT policy_row_server
+    FOREIGN KEY (policy_id, address) REFERENCES policy_server (policy_id, address) ON DELETE CASCADE;
+
+ALTER TABLE server DROP CONSTRAINT IF EXISTS server_address_is_lower_case;
+ALTER TABLE server MODIFY address VARCHAR(1024) CHARACTER SET ascii COLLATE ascii_nopad_bin NOT NULL;
+ALTER TABLE server ADD CONSTRAINT server_address_is_lower_case
+    CHECK (address = lower(address) AND char_length(address) BETWEEN 1 AND 1024);
+
+ALTER TABLE health DROP CONSTRAINT IF EXISTS health_server_is_lower_case;
+ALTER TABLE health MODIFY server VARCHAR(1024) CHARACTER SET ascii COLLATE ascii_nopad_bin NOT NULL;
+ALTER TABLE health ADD CONSTRAINT health_server_is_lower_case
+    CHECK (server = lower(server) AND char_length(server) BETWEEN 1 AND 1024);
