@@ -147,26 +147,17 @@ impl Editor {
             book.generation.policies.iter().map(|(_, steered)| (steered.key_hash, &**steered)).collect();
         let labels_of = |Routed { policy, region, server }| {
             let steered = policies.get(&policy);
-            let cname_of = |hash| {
-                let mut cnames = steered.iter().flat_map(|steered| &steered.cnames);
-                let is_it = |wire: &&Box<[u8]>| {
-                    let name = Folded::read(wire).expect("names of servers are valid");
-                    book.generation.hash.of(&name) == hash
-                };
-                cnames.find(is_it).map_or_else(|| "removed".into(), |wire| dns::name::to_text(wire))
-            };
             let policy = steered.map(|steered| dns::name::to_text(steered.key()));
             let region = match region {
                 RegionId::NONE => Some("unclassified".into()),
                 region => book.regions.get(&region.get()).cloned(),
             };
             let server = match server {
-                None => "none".into(),
-                Some(First::Address(address)) => address.to_string(),
-                Some(First::Cname(hash)) => cname_of(hash),
+                None => Some("none".into()),
+                Some(First::Address(address)) => Some(address.to_string()),
+                Some(First::Cname(hash)) => steered.and_then(|of| of.cname(hash, &book.generation.hash)),
             };
-            let [policy, region] = [policy, region].map(|name| name.unwrap_or_else(|| "removed".into()));
-            [policy, region, server]
+            [policy, region, server].map(|name| name.unwrap_or_else(|| "removed".into()))
         };
         let mut named = BTreeMap::new();
         for (what, count) in routed {

@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
+use dns::Folded;
 use routing::policy::TTL_DEFAULT;
 
 use crate::health::Slot;
+use crate::names::NameHash;
 use crate::zone::PolicyId;
 
 /// How many policies a page holds: a change copies one page of pointers.
@@ -34,6 +36,12 @@ impl Steered {
     /// The policy's key: its first name.
     pub fn key(&self) -> &[u8] {
         &self.names[0]
+    }
+
+    /// The name of a server by its hash, where it is one.
+    pub fn cname(&self, hash: u64, hashed_by: &NameHash) -> Option<String> {
+        let has_it = |wire: &[u8]| hashed_by.of(&Folded::read(wire).expect("it is a name")) == hash;
+        self.cnames.iter().find(|wire| has_it(wire)).map(|wire| dns::name::to_text(wire))
     }
 }
 
