@@ -107,7 +107,6 @@ def test_a_change_keeps_probes(db: Database, rows: Rows) -> None:
 
 def test_servers_may_be_names(db: Database) -> None:
     name = "alias.example.com"
-    db.add_region("europe")
     db.update_prob(name, {"WWW.cdn.example.": {0: Cell(1.0, 60)}, "www.other.example.": {0: Cell(0.0), "europe": Cell(1.0)}})
     assert list(db.rows(name)) == ["www.cdn.example.", "www.other.example."]
     with db.changing(name) as changed:

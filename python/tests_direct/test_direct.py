@@ -82,11 +82,12 @@ def test_the_five_calls(db: DirectDatabase, server: Database) -> None:
 
 
 def test_servers_may_be_names(db: DirectDatabase, server: Database) -> None:
-    rows = {"WWW.cdn.example.": {0: Cell(1.0, 60), "europe": Cell(0.5)}, "www.other.example.": {0: Cell(0.0)}}
+    cells: dict[Region, Cell] = {0: Cell(1.0, 60)}
+    rows = {"WWW.cdn.example.": cells, "www.other.example.": cells}
     serves(server, db.update_prob("alias.example.com", rows))
     assert list(db.rows("alias.example.com")) == list(server.rows("alias.example.com")) == [name.lower() for name in rows]
     with pytest.raises(Refused, match="addresses and names"):
-        db.update_prob("alias.example.com", {**rows, "192.0.2.1": {0: Cell(1.0)}})
+        db.update_prob("alias.example.com", {**rows, "192.0.2.1": cells})
 
 
 def test_what_cannot_be_served_is_put_back(db: DirectDatabase, server: Database) -> None:

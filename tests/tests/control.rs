@@ -96,6 +96,32 @@ impl World {
 }
 
 #[test]
+fn servers_that_are_names_are_decided_like_others() {
+    let world = World::new();
+    let policy = r#"{"servers":[{"cname":"a.cdn.test"},{"cname":"b.cdn.test"}]}"#;
+    world.serving.call("PUT", "/v1/policies/www.example.com", policy);
+    let config = std::fs::read_to_string(world.config("", &world.files())).expect("it was written");
+    let config = config.replace("address = \"192.0.2.1\"", "address = \"A.cdn.test\"");
+    let config = config.replace("address = \"192.0.2.2\"", "address = \"b.cdn.test.\"");
+    let config = world.folder.write("aliases.toml", config);
+    world.load("a.cdn.test", "load 0.2");
+    world.load("b.cdn.test", "load 0.4");
+    let round = world.round(&config, &[], 0);
+    assert_eq!(round["outcome"], "installed", "{round}");
+    assert_eq!(round["servers"][1]["cname"], "b.cdn.test.", "{round}");
+    assert_eq!([world.probability(0, "europe"), world.probability(1, "asia")], [1.0, 1.0]);
+    assert_eq!(world.policy()["servers"][0]["default"]["probability"], 0.75);
+    let asia = Question::new("www.example.com", "A").subnet("172.16.1.0/24").udp(world.serving.dns());
+    assert_eq!(asia.data(), ["b.cdn.test."]);
+
+    // Who is down has no share, whoever it is.
+    world.serving.call("PUT", "/v1/servers/a.cdn.test/state", r#"{"up":false}"#);
+    let round = world.round(&config, &[], 0);
+    assert_eq!(round["servers"][0]["why"], "its load is unknown: it is down", "{round}");
+    assert_eq!(world.probability(0, "europe"), 0.0);
+}
+
+#[test]
 fn a_round_installs_what_it_decides_and_queries_follow() {
     let world = World::new();
     let config = world.config("", &world.files());

@@ -88,7 +88,7 @@ fn the_package_keeps_its_word() {
     let mut pytest = package.run();
     pytest.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]).arg(source("tests"));
     pytest.env("POINTSMAN_TEST_API", format!("http://{}", serving.api));
-    assert!(succeeds(pytest).stdout.contains("12 passed"));
+    assert!(succeeds(pytest).stdout.contains("13 passed"));
     serving.stop();
 }
 
@@ -104,7 +104,7 @@ fn the_calls_work_on_a_database_too() {
         pytest.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]).arg(source("tests_direct"));
         pytest.env("POINTSMAN_TEST_API", format!("http://{}", serving.api));
         pytest.env("POINTSMAN_TEST_STORE", &url);
-        assert!(succeeds(pytest).stdout.contains("12 passed"));
+        assert!(succeeds(pytest).stdout.contains("13 passed"));
         serving.stop();
     }
 }

@@ -1,8 +1,8 @@
 //! What a round of the control process measured, decided and did.
 
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
+
+use crate::target::Target;
 
 /// A round of the control process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,8 +49,9 @@ pub enum ControlOutcome {
 /// A server of the control process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlServer {
-    /// Its address; the first, where it has several.
-    pub address: IpAddr,
+    /// Its address, the first where it has several, or the name that it is: `address` or `cname`.
+    #[serde(flatten)]
+    pub target: Target,
     /// Its load over its threshold; null where it is unknown.
     pub load: Option<f64>,
     /// The room that is left below the watermarks, from 0 to 1; null where it is unknown.
@@ -88,10 +89,11 @@ pub struct ControlRow {
 }
 
 /// A server's share of a region's clients.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlShare {
-    /// Its address; the first, where it has several.
-    pub address: IpAddr,
+    /// Its address, the first where it has several, or the name that it is: `address` or `cname`.
+    #[serde(flatten)]
+    pub target: Target,
     /// What it had.
     pub before: f64,
     /// What was decided.

@@ -28,6 +28,23 @@ impl Target {
         }
     }
 
+    /// The name, where it is one.
+    pub fn cname(&self) -> Option<&str> {
+        match self {
+            Target::Address(_) => None,
+            Target::Cname(name) => Some(name),
+        }
+    }
+
+    /// How it is called as the host of a URL, or where TLS asks for a name: a name without its final dot, and an address of
+    /// IPv6 without brackets.
+    pub fn host(&self) -> String {
+        match self {
+            Target::Address(address) => address.to_string(),
+            Target::Cname(name) => name.strip_suffix('.').unwrap_or(name).to_owned(),
+        }
+    }
+
     /// Whether it is an address of IPv4.
     pub fn is_ipv4(&self) -> bool {
         self.address().is_some_and(|address| address.is_ipv4())
@@ -35,7 +52,7 @@ impl Target {
 
     /// Whether it is a name.
     pub fn is_cname(&self) -> bool {
-        matches!(self, Target::Cname(_))
+        self.cname().is_some()
     }
 }
 
@@ -87,6 +104,7 @@ mod tests {
             let target: Target = text.parse().expect("it is one");
             assert_eq!(target.to_string(), text);
             assert_eq!(target.is_cname(), text.ends_with('.'));
+            assert_eq!(target.host(), text.trim_end_matches('.'));
         }
         for text in ["", "192.0.2.300", "www.cdn.example"] {
             assert_eq!(text.parse::<Target>(), Err(NoTarget), "{text}");

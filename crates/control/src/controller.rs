@@ -221,10 +221,10 @@ impl Controller {
         for (server, options) in self.options.rule.servers.iter().enumerate() {
             for (source, asked) in self.options.sources.iter().enumerate() {
                 let (kind, timeout) = (asked.kind.clone(), self.options.timeout);
-                let (address, places, clock) = (options.addresses[0], places.clone(), self.clock);
+                let (server_asked, places, clock) = (options.targets[0].clone(), places.clone(), self.clock);
                 measuring.spawn(async move {
                     let _place = places.acquire_owned().await;
-                    let value = kind.measure(address, timeout).await;
+                    let value = kind.measure(&server_asked, timeout).await;
                     Measured { server, source, value, at: clock.now().monotonic }
                 });
             }
@@ -259,7 +259,7 @@ impl Controller {
                 None => String::new(),
             };
             round.servers.push(ControlServer {
-                address: server.addresses[0],
+                target: server.targets[0].clone(),
                 load: load.map(|load| load.relative),
                 room: load.map(|load| load.room),
                 readings: self
@@ -368,8 +368,8 @@ impl Controller {
             let state = (server.load.is_some() && *standing == Standing::Drawn, *standing);
             if std::mem::replace(told, state) != state {
                 match server.why.as_str() {
-                    "" => tracing::info!(server = %server.address, "its load is known"),
-                    why => tracing::warn!(server = %server.address, "{why}"),
+                    "" => tracing::info!(server = %server.target, "its load is known"),
+                    why => tracing::warn!(server = %server.target, "{why}"),
                 }
             }
         }
@@ -419,7 +419,7 @@ fn stand(
 fn rows(round: &ControlRound) -> String {
     let row = |row: &ControlRow| {
         let shares: Vec<String> =
-            row.shares.iter().map(|share| format!("{} {:.3}", share.address, share.after)).collect();
+            row.shares.iter().map(|share| format!("{} {:.3}", share.target, share.after)).collect();
         format!("{}: {}", row.region.as_deref().unwrap_or("default"), shares.join(", "))
     };
     round.rows.iter().map(row).collect::<Vec<_>>().join("; ")

@@ -2,17 +2,17 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `PUT /v1/loads/{source}/{address}` | takes the load that a server reports of itself |
+//! | `PUT /v1/loads/{source}/{server}` | takes the load that a server reports of itself |
 //! | `GET /v1/status` | the last round |
 //! | `GET /v1/health` | that the process answers; needs no token |
 //! | `GET /metrics` | how the process is doing |
 
 pub mod metrics;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{ControlRound, LoadReport};
+use api::target::NoTarget;
+use api::{ControlRound, LoadReport, Target};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -39,8 +39,8 @@ pub struct Face {
     pub readings: Arc<Readings>,
     /// The counts and the last round, which `/metrics` and `/v1/status` tell.
     pub numbers: Arc<Numbers>,
-    /// The servers by all of their addresses.
-    pub servers: Arc<Vec<Vec<IpAddr>>>,
+    /// The servers by all of their addresses, or names.
+    pub servers: Arc<Vec<Vec<Target>>>,
     /// The sources, in the order of their numbers.
     pub sources: Arc<Vec<Source>>,
 }
@@ -64,8 +64,8 @@ pub fn router(face: Face, token: Option<String>) -> Router {
         .route("/metrics", get(metrics::metrics));
     let routes = match token {
         Some(_) => {
-            let routes = routes.route("/v1/loads/{source}/{address}", put(report));
-            refuse_others(routes, "/v1/loads/SOURCE/ADDRESS, /v1/status, /v1/health or /metrics")
+            let routes = routes.route("/v1/loads/{source}/{server}", put(report));
+            refuse_others(routes, "/v1/loads/SOURCE/SERVER, /v1/status, /v1/health or /metrics")
         }
         None => refuse_others(routes, "/v1/status, /v1/health or /metrics"),
     };
@@ -74,13 +74,15 @@ pub fn router(face: Face, token: Option<String>) -> Router {
 
 async fn report(
     State(face): State<Face>,
-    Segments((source, address)): Segments<(String, String)>,
+    Segments((source, server)): Segments<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, Failure> {
     let body = web::body::read(request, &["application/json"], REPORT_MAX).await?;
-    let address: Option<IpAddr> = address.parse().ok();
-    let server = face.servers.iter().position(|own| address.is_some_and(|address| own.contains(&address)));
-    let server = server.ok_or_else(|| Failure::missing("server of this address in the configuration"))?;
+    // The final dot may be left out.
+    let server = server.to_ascii_lowercase();
+    let target = server.parse().unwrap_or_else(|NoTarget| Target::Cname(format!("{server}.")));
+    let server = face.servers.iter().position(|own| own.contains(&target));
+    let server = server.ok_or_else(|| Failure::missing(&format!("server {target} in the configuration")))?;
     let number = face.sources.iter().position(|known| known.name == source);
     let number = number.ok_or_else(|| Failure::missing(&format!("source {source} in the configuration")))?;
     let Source { is_pushed, per_second, .. } = face.sources[number];

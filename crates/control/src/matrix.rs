@@ -5,9 +5,7 @@
 //! each of its addresses, and is read at those of its first family. What is read is who clients are sent to: a server
 //! that the name server leaves out has nothing of it.
 
-use std::net::IpAddr;
-
-use api::{Entry, Policy, Server};
+use api::{Entry, Policy, Server, Target};
 
 use crate::out::Out;
 use crate::situation::Shares;
@@ -34,23 +32,21 @@ impl Column {
     }
 }
 
-/// Sorts a policy's addresses by the servers that have them: the configured ones first, then each of the others alone.
-pub fn columns(policy: &Policy, configured: &[Vec<IpAddr>]) -> Vec<Column> {
-    let places_of = |addresses: &[IpAddr]| -> Vec<usize> {
+/// Sorts a policy's addresses, or names, by the servers that have them: the configured ones first, then each of the others
+/// alone.
+pub fn columns(policy: &Policy, configured: &[Vec<Target>]) -> Vec<Column> {
+    let places_of = |targets: &[Target]| -> Vec<usize> {
         let servers = policy.servers.iter().enumerate();
-        servers
-            .filter(|(_, server)| server.target.address().is_some_and(|address| addresses.contains(&address)))
-            .map(|(place, _)| place)
-            .collect()
+        servers.filter(|(_, server)| targets.contains(&server.target)).map(|(place, _)| place).collect()
     };
     let mut columns: Vec<Column> = configured
         .iter()
         .enumerate()
-        .map(|(server, addresses)| Column::new(Some(server), places_of(addresses)))
+        .map(|(server, targets)| Column::new(Some(server), places_of(targets)))
         .filter(|column| !column.places.is_empty())
         .collect();
     for (place, server) in policy.servers.iter().enumerate() {
-        if !configured.iter().flatten().any(|address| server.target == *address) {
+        if !configured.iter().flatten().any(|target| server.target == *target) {
             columns.push(Column::new(None, vec![place]));
         }
     }
@@ -190,7 +186,7 @@ mod tests {
         Policy::read("test", text).expect("the test gives a policy")
     }
 
-    fn addresses(texts: &[&[&str]]) -> Vec<Vec<IpAddr>> {
+    fn targets(texts: &[&[&str]]) -> Vec<Vec<Target>> {
         texts.iter().map(|s| s.iter().map(|a| a.parse().expect("an address")).collect()).collect()
     }
 
@@ -202,7 +198,7 @@ mod tests {
             {"address":"192.0.2.2","default":{"probability":1},"regions":{"asia":{"probability":2},"none":{"probability":0}}},
             {"address":"192.0.2.3","regions":{"asia":{"probability":2},"europe":{}}}]}"#,
         );
-        let configured = addresses(&[&["192.0.2.1"], &["192.0.2.9"], &["192.0.2.3"]]);
+        let configured = targets(&[&["192.0.2.1"], &["192.0.2.9"], &["192.0.2.3"]]);
         let columns = columns(&policy, &configured);
         let column = |configured, place| Column::new(configured, vec![place]);
         // The second is not in the policy, and the policy has one that is not configured.
@@ -221,6 +217,19 @@ mod tests {
     }
 
     #[test]
+    fn servers_that_are_names_share_as_others_do() {
+        let policy = policy(
+            r#"{"servers":[{"cname":"a.example.","default":{"probability":3}},
+            {"cname":"b.example.","default":{"probability":1},"regions":{"asia":{}}}]}"#,
+        );
+        let columns = columns(&policy, &targets(&[&["b.example."], &["a.example."]]));
+        let regions = ["asia".to_owned()];
+        assert_rows(&shares(&policy, &columns, &regions), &[&[0.25, 0.75], &[1.0, 0.0]]);
+        let written = with(&policy, &columns, &regions, &vec![vec![0.5, 0.5], vec![0.125, 0.875]], 60);
+        assert_rows(&shares(&written, &columns, &regions), &[&[0.5, 0.5], &[0.125, 0.875]]);
+    }
+
+    #[test]
     fn each_family_has_rows_of_its_own() {
         let policy = policy(
             r#"{"servers":[
@@ -228,7 +237,7 @@ mod tests {
             {"address":"192.0.2.2","default":{"probability":1}},
             {"address":"2001:db8::1","regions":{"asia":{"probability":1}}}]}"#,
         );
-        let columns = columns(&policy, &addresses(&[&["192.0.2.1", "2001:db8::1"]]));
+        let columns = columns(&policy, &targets(&[&["192.0.2.1", "2001:db8::1"]]));
         let regions = ["asia".to_owned()];
         // The row for asia is one of IPv6: clients there have IPv4 addresses by the default column.
         assert_rows(&shares(&policy, &columns, &regions), &[&[0.75, 0.25], &[0.75, 0.25]]);
@@ -241,7 +250,7 @@ mod tests {
             {"address":"192.0.2.2","default":{"probability":1}},{"address":"192.0.2.3","default":{"probability":2}},
             {"address":"2001:db8::1","default":{"probability":1}}]}"#,
         );
-        let configured = addresses(&[&["192.0.2.1", "2001:db8::1"], &["192.0.2.2"]]);
+        let configured = targets(&[&["192.0.2.1", "2001:db8::1"], &["192.0.2.2"]]);
         let regions = ["asia".to_owned()];
         let (down, failing) = (Some(Out::Down), Some(Out::Failing));
         let check = |out: [Option<Out>; 4], expected: &[&[f64]]| {
@@ -263,7 +272,7 @@ mod tests {
         let policy = policy(
             r#"{"servers":[{"address":"192.0.2.1"},{"address":"192.0.2.2"},{"address":"192.0.2.3"}]}"#,
         );
-        let configured = addresses(&[&["192.0.2.1", "192.0.2.2"], &["192.0.2.3"]]);
+        let configured = targets(&[&["192.0.2.1", "192.0.2.2"], &["192.0.2.3"]]);
         let mut columns = columns(&policy, &configured);
         leave_out(&mut columns, &[None, Some(Out::Failing), None]);
         let wanted = vec![vec![0.5, 0.5]];
@@ -278,7 +287,7 @@ mod tests {
             {"address":"192.0.2.1"},{"address":"192.0.2.2","regions":{"asia":{"probability":1}}},
             {"address":"2001:db8::1"},{"address":"192.0.2.3"}]}"#,
         );
-        let configured = addresses(&[&["192.0.2.1", "2001:db8::1"], &["192.0.2.2", "192.0.2.3"]]);
+        let configured = targets(&[&["192.0.2.1", "2001:db8::1"], &["192.0.2.2", "192.0.2.3"]]);
         let (columns, regions) = (columns(&policy, &configured), ["europe".to_owned()]);
         let wanted = vec![vec![0.5, 0.5], vec![0.2, 0.8]];
         let new = with(&policy, &columns, &regions, &wanted, 30);

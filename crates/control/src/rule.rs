@@ -1,9 +1,8 @@
 //! How a policy's rows are decided: a function of what serves, the loads and the time. No socket, no clock.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use api::{ControlRow, ControlShare, Policy};
+use api::{ControlRow, ControlShare, Policy, Target};
 
 use crate::algorithm::Algorithm;
 use crate::load::Load;
@@ -29,8 +28,8 @@ pub struct Rule {
 /// A server of the configuration.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Its addresses; at least one. Sources are asked with the first.
-    pub addresses: Vec<IpAddr>,
+    /// Its addresses, at least one, or the name that it is. Sources are asked with the first.
+    pub targets: Vec<Target>,
     /// How much it can take beside the others, above 0; any unit, the same for all.
     pub capacity: f64,
     /// Its rank for each region of [`Rule::regions`], in their order; from 1, the nearest.
@@ -49,9 +48,8 @@ pub struct Decision {
 impl Rule {
     /// The servers of a policy.
     pub fn columns(&self, policy: &Policy) -> Vec<Column> {
-        let addresses: Vec<Vec<IpAddr>> =
-            self.servers.iter().map(|server| server.addresses.clone()).collect();
-        matrix::columns(policy, &addresses)
+        let targets: Vec<Vec<Target>> = self.servers.iter().map(|server| server.targets.clone()).collect();
+        matrix::columns(policy, &targets)
     }
 
     /// Decides the rows of `policy`, which serves; `now` never goes back from one call to the next.
@@ -113,11 +111,10 @@ fn shared(
 ) -> Vec<ControlShare> {
     let numbers = columns.iter().zip(before).zip(&shares[row]);
     let share = |((column, before), after): ((&Column, &f64), &f64)| {
-        // Who is told apart by address: a policy whose servers are names has none of the configuration's, and no rows.
-        let address = policy.servers[column.places[0]].target.address()?;
-        Some(ControlShare { address, before: *before, after: *after })
+        let target = policy.servers[column.places[0]].target.clone();
+        ControlShare { target, before: *before, after: *after }
     };
-    numbers.filter_map(share).collect()
+    numbers.map(share).collect()
 }
 
 #[cfg(test)]
@@ -128,20 +125,20 @@ mod tests {
 
     #[test]
     fn who_is_left_out_is_given_nothing() {
-        let addresses = [1, 2, 3].map(|last| IpAddr::from([192, 0, 2, last]));
+        let targets = [1, 2, 3].map(|last| Target::from([192, 0, 2, last]));
         // The nearest is out, and idle since nobody is sent to it.
         let policy = r#"{"servers":[{"address":"192.0.2.1","default":{"probability":1}},{"address":"192.0.2.2"},
             {"address":"192.0.2.3"}]}"#;
         let policy = Policy::read("test", policy).expect("a policy");
-        let server = |(ranks, address): (u32, &IpAddr)| ServerOptions {
-            addresses: vec![*address],
+        let server = |(ranks, target): (u32, &Target)| ServerOptions {
+            targets: vec![target.clone()],
             capacity: 1.0,
             ranks: vec![ranks],
         };
         let parameters = Parameters::new(Duration::from_secs(30), Duration::from_secs(10));
         for algorithm in [Algorithm::First, Algorithm::Second(1.0), Algorithm::Third(Third::new(parameters))]
         {
-            let servers = (1..).zip(&addresses).map(server).collect();
+            let servers = (1..).zip(&targets).map(server).collect();
             let mut rule = Rule { algorithm, ttl: 30, regions: vec!["europe".into()], servers };
             let mut columns = rule.columns(&policy);
             matrix::leave_out(&mut columns, &[Some(Out::Down), None, None]);
@@ -161,7 +158,7 @@ mod tests {
     fn a_demand_that_has_gone_is_told_as_none() {
         let third = Third::new(Parameters::new(Duration::from_secs(30), Duration::from_secs(10)));
         let server = |last| ServerOptions {
-            addresses: vec![IpAddr::from([192, 0, 2, last])],
+            targets: vec![[192, 0, 2, last].into()],
             capacity: 1.0,
             ranks: Vec::new(),
         };

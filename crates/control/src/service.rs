@@ -47,9 +47,7 @@ impl Service {
                 clock,
                 readings: readings.clone(),
                 numbers: numbers.clone(),
-                servers: Arc::new(
-                    options.rule.servers.iter().map(|server| server.addresses.clone()).collect(),
-                ),
+                servers: Arc::new(options.rule.servers.iter().map(|server| server.targets.clone()).collect()),
                 sources: Arc::new(options.sources.iter().map(reported).collect()),
             };
             let router = face::router(face, token);
@@ -111,8 +109,6 @@ fn reported(source: &Source) -> face::Source {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use web::client::{Asked, Client};
 
     use super::*;
@@ -130,8 +126,7 @@ mod tests {
             unavailable: "",
             is_ours: true,
         };
-        let server =
-            ServerOptions { addresses: vec![IpAddr::from([192, 0, 2, 1])], capacity: 1.0, ranks: Vec::new() };
+        let server = ServerOptions { targets: vec![[192, 0, 2, 1].into()], capacity: 1.0, ranks: Vec::new() };
         Options {
             client: Client::of(&format!("http://{api}"), None, asked).expect("a URL"),
             policy: "www.example.com".into(),

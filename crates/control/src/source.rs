@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-use api::Fault;
+use api::{Fault, Target};
 use hyper::Method;
 use tokio::process::Command;
 use web::client::{Asked, Call, Client, Unmet};
@@ -53,14 +53,14 @@ pub struct Source {
 pub enum Kind {
     /// A value in a JSON document.
     Json {
-        /// The URL of the document; `{address}` in it stands for the server.
+        /// The URL of the document; `{address}` in it stands for the server, of a name without the final dot.
         url: String,
         /// The JSON pointer to the number in it (RFC 6901); empty where the document is the number.
         pointer: String,
     },
     /// A metric in Prometheus's text format.
     Prometheus {
-        /// The URL of the page; `{address}` in it stands for the server.
+        /// The URL of the page; `{address}` in it stands for the server, of a name without the final dot.
         url: String,
         /// The name and the labels of the samples whose sum is the value.
         sample: Sample,
@@ -79,22 +79,22 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Asks for the value of the server at `address`; `None` for what is reported, not asked for.
+    /// Asks for the value of `server`; `None` for what is reported, not asked for.
     ///
     /// # Errors
     /// What went wrong, in one line.
-    pub async fn measure(&self, address: IpAddr, timeout: Duration) -> Option<Result<f64, String>> {
+    pub async fn measure(&self, server: &Target, timeout: Duration) -> Option<Result<f64, String>> {
         Some(match self {
-            Kind::Json { url, pointer } => match page(url, address, timeout).await {
-                Ok(page) => text::json(&page, &pointer.replace(ADDRESS, &address.to_string())),
+            Kind::Json { url, pointer } => match page(url, server, timeout).await {
+                Ok(page) => text::json(&page, &pointer.replace(ADDRESS, &server.host())),
                 Err(why) => Err(why),
             },
-            Kind::Prometheus { url, sample } => match page(url, address, timeout).await {
-                Ok(page) => sample.with(ADDRESS, &address.to_string()).read(&String::from_utf8_lossy(&page)),
+            Kind::Prometheus { url, sample } => match page(url, server, timeout).await {
+                Ok(page) => sample.with(ADDRESS, &server.host()).read(&String::from_utf8_lossy(&page)),
                 Err(why) => Err(why),
             },
             Kind::Command { line, folder, after } => {
-                match tokio::time::timeout(timeout, output(line, folder, address)).await {
+                match tokio::time::timeout(timeout, output(line, folder, server)).await {
                     Ok(Ok(output)) => text::number_after(&output, after),
                     Ok(Err(why)) => Err(why),
                     Err(_) => Err(format!("{} has not ended within {} ms", line[0], timeout.as_millis())),
@@ -110,20 +110,20 @@ impl Kind {
 /// # Errors
 /// What is wrong with it.
 pub fn check(url: &str) -> Result<(), Fault> {
-    client(url, IpAddr::from([192, 0, 2, 1])).map(|_| ())
+    client(url, &[192, 0, 2, 1].into()).map(|_| ())
 }
 
 /// The client of a URL, and the path that is asked for.
-fn client(url: &str, address: IpAddr) -> Result<(Client, String), Fault> {
-    let written = match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
+fn client(url: &str, server: &Target) -> Result<(Client, String), Fault> {
+    let written = match server.address() {
+        Some(IpAddr::V6(address)) => format!("[{address}]"),
+        _ => server.host(),
     };
     let host = url.find("://").map_or(0, |scheme| scheme + 3);
     let path = url[host..].find(['/', '?']).map_or(url.len(), |path| host + path);
     let (base, path) = url.split_at(path);
     // Only a host is written in brackets (RFC 3986 §3.2.2).
-    let (base, path) = (base.replace(ADDRESS, &written), path.replace(ADDRESS, &address.to_string()));
+    let (base, path) = (base.replace(ADDRESS, &written), path.replace(ADDRESS, &server.host()));
     let path = if path.starts_with('/') { path } else { format!("/{path}") };
     // What the client sends must be a URI as a whole, too.
     let whole = format!("{base}{path}");
@@ -133,8 +133,8 @@ fn client(url: &str, address: IpAddr) -> Result<(Client, String), Fault> {
     Ok((Client::of(&base, None, ASKED)?, path))
 }
 
-async fn page(url: &str, address: IpAddr, timeout: Duration) -> Result<Vec<u8>, String> {
-    let (client, path) = client(url, address).map_err(|fault| fault.what)?;
+async fn page(url: &str, server: &Target, timeout: Duration) -> Result<Vec<u8>, String> {
+    let (client, path) = client(url, server).map_err(|fault| fault.what)?;
     let answer = client.within(timeout, ANSWER_MAX).send(Call::new(Method::GET, path)).await;
     answer.map(|answer| answer.body.into()).map_err(|unmet| first_line(&unmet))
 }
@@ -145,8 +145,8 @@ fn first_line(unmet: &Unmet) -> String {
 }
 
 /// What a command prints; it is killed, with all that it started, when nobody waits for it any more.
-async fn output(line: &[String], folder: &Path, address: IpAddr) -> Result<String, String> {
-    let mut words = line.iter().map(|word| word.replace(ADDRESS, &address.to_string()));
+async fn output(line: &[String], folder: &Path, server: &Target) -> Result<String, String> {
+    let mut words = line.iter().map(|word| word.replace(ADDRESS, &server.host()));
     let name = words.next().ok_or("there is no command")?;
     let mut command = Command::new(&name);
     command.args(words);
@@ -183,8 +183,8 @@ mod tests {
             stream.write_all(answer.as_bytes()).await.expect("the client reads");
         });
         let kind = Kind::Json { url: format!("http://{site}/load?of={{address}}"), pointer: String::new() };
-        let address = IpAddr::from([192, 0, 2, 1]);
-        let refused = kind.measure(address, Duration::from_secs(60)).await.expect("it is asked for");
+        let refused =
+            kind.measure(&[192, 0, 2, 1].into(), Duration::from_secs(60)).await.expect("it is asked for");
         server.await.expect("the server ends");
         let told = format!("http://{site}/load?of=192.0.2.1 answered 404 Not Found: {body:?}");
         assert_eq!(refused, Err(told));
@@ -200,9 +200,10 @@ mod tests {
             ("http://{address}:9100", "2001:db8::1", "http://[2001:db8::1]:9100", "/"),
             ("http://a.example?x={address}", "192.0.2.1", "http://a.example", "/?x=192.0.2.1"),
             ("http://a.example/{address}", "2001:db8::1", "http://a.example", "/2001:db8::1"),
+            ("http://{address}/x?of={address}", "cdn.example.", "http://cdn.example", "/x?of=cdn.example"),
         ] {
-            let address = address.parse().expect("an address");
-            let (client, asked) = client(url, address).expect("a URL");
+            let server = address.parse().expect("an address or a name");
+            let (client, asked) = client(url, &server).expect("a URL");
             assert_eq!((client.url(), asked.as_str()), (base, path), "{url}");
         }
         for url in ["https://{address}/", "{address}:9100/metrics", "http://", "http://a.example/a b"] {
@@ -212,11 +213,11 @@ mod tests {
 
     #[tokio::test]
     async fn commands_are_run_without_a_shell_and_not_for_ever() {
-        let address = IpAddr::from([192, 0, 2, 1]);
+        let server = Target::from([192, 0, 2, 1]);
         let run = async |line: &[&str], after: &str| {
             let line = line.iter().map(|word| (*word).into()).collect();
             let kind = Kind::Command { line, folder: "/usr".into(), after: after.into() };
-            kind.measure(address, Duration::from_millis(500)).await.expect("it is asked for")
+            kind.measure(&server, Duration::from_millis(500)).await.expect("it is asked for")
         };
         assert_eq!(run(&["echo", "load of {address}: 0.75,"], "192.0.2.1:").await, Ok(0.75));
         let failed = run(&["false"], "").await.expect_err("it fails");

@@ -213,6 +213,20 @@ pub fn folded_from_text(text: &str) -> Result<Vec<u8>, String> {
     Ok(wire)
 }
 
+/// Reads the name of a host from text into its folded wire form; what was meant for an address is none, as no name ends with
+/// a label of digits alone (RFC 3696 §2).
+///
+/// # Errors
+/// As [`from_text`].
+pub fn host_from_text(text: &str) -> Result<Vec<u8>, String> {
+    let host = text.strip_suffix('.').unwrap_or(text);
+    let last = host.rsplit('.').next().unwrap_or_default();
+    if host.contains(':') || !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("'{text}' is no name"));
+    }
+    folded_from_text(text)
+}
+
 /// Whether the valid wire-form name `name` is `zone` or below it; both folded.
 pub fn is_within(name: &[u8], zone: &[u8]) -> bool {
     let mut at = 0;
@@ -229,6 +243,16 @@ pub fn is_within(name: &[u8], zone: &[u8]) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn an_address_is_no_host() {
+        for text in ["192.0.2.1", "192.0.2.300", "192.0.2.1.", "2001:db8::1", "1", "a..b", ""] {
+            assert!(host_from_text(text).is_err(), "{text}");
+        }
+        for text in ["www.Example.com", "1.example.", "localhost", "a1.b2", "."] {
+            assert_eq!(host_from_text(text), folded_from_text(text), "{text}");
+        }
+    }
 
     fn folded(text: &str) -> Folded {
         Folded::read(&from_text(text).unwrap()).unwrap()

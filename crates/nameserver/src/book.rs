@@ -31,7 +31,6 @@ use crate::zone::read::{self, Master};
 use crate::zone::{View, Zone};
 pub use condition::{Condition, Etag};
 pub use partitions::Partitioned;
-pub(crate) use policies::cname;
 pub use refused::Refused;
 pub use serials::Raised;
 

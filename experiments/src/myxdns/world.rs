@@ -147,7 +147,7 @@ fn clusters(count: usize, rng: &mut Rng) -> Vec<Cluster> {
 /// The paper's servers: the first is closer to all clients.
 fn servers() -> Vec<ServerOptions> {
     let server = |number: u8| ServerOptions {
-        addresses: vec![Ipv4Addr::new(192, 0, 2, number).into()],
+        targets: vec![Ipv4Addr::new(192, 0, 2, number).into()],
         capacity: 1.0,
         ranks: vec![number.into()],
     };
@@ -156,7 +156,7 @@ fn servers() -> Vec<ServerOptions> {
 
 /// Both servers alike, until somebody decides.
 fn first_policy() -> Result<Policy> {
-    let servers: Vec<_> = servers().iter().map(|s| serde_json::json!({"address": s.addresses[0]})).collect();
+    let servers: Vec<_> = servers().into_iter().flat_map(|server| server.targets).collect();
     let text = serde_json::json!({"names": [NAME], "servers": servers}).to_string();
     Policy::read(NAME, &text).map_err(|faults| anyhow!("the first policy: {faults}"))
 }

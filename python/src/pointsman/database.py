@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
-from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status
+from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status, target_of
 from pointsman.transport import Changed, Invalid, Refused, Transport
 
 UPDATE_TRIES = 5

@@ -70,7 +70,7 @@ pub const METRICS: &[Metric] = &[
         read: |numbers, samples| {
             for server in numbers.last().iter().flat_map(|round| &round.servers) {
                 if let Some(load) = server.load {
-                    samples.push([server.address.to_string()], (load * 1000.0).round() as u64);
+                    samples.push([server.target.to_string()], (load * 1000.0).round() as u64);
                 }
             }
         },

@@ -39,11 +39,7 @@ impl Book {
         let source = format!("stored policy {key}");
         let key = folded(key, &source)?;
         let cnames = |spec: &api::Policy| -> Vec<String> {
-            spec.servers
-                .iter()
-                .filter(|server| server.target.is_cname())
-                .map(|s| s.target.to_string())
-                .collect()
+            spec.servers.iter().filter_map(|server| server.target.cname().map(str::to_owned)).collect()
         };
         let (written, written_cnames) = (spec.names.clone(), cnames(&spec));
         let origin = Origin { source: &source, text: None };
@@ -383,29 +379,15 @@ impl Book {
     }
 }
 
-/// The canonical text of a name that a server may be.
-///
-/// # Errors
-/// What it is instead: no name, or what somebody meant for an address.
-pub(crate) fn cname(text: &str) -> Result<String, String> {
-    let host = text.strip_suffix('.').unwrap_or(text);
-    let last = host.rsplit('.').next().unwrap_or_default();
-    // No name ends with a label of digits alone (RFC 3696 §2).
-    if host.contains(':') || !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("'{text}' is no name"));
-    }
-    dns::name::folded_from_text(text).map(|wire| dns::name::to_text(&wire))
-}
-
 /// Puts the names of a policy's servers in canonical form; returns them in wire form.
 fn take_cnames(spec: &mut api::Policy, origin: Origin<'_>) -> Result<Box<[Box<[u8]>]>, Faults> {
     let (mut wires, mut found) = (Vec::new(), Vec::new());
     for (index, server) in spec.servers.iter_mut().enumerate() {
         let Target::Cname(name) = &mut server.target else { continue };
-        match cname(name) {
-            Ok(canonical) => {
-                wires.push(dns::name::folded_from_text(&canonical).expect("it is canonical").into());
-                *name = canonical;
+        match dns::name::host_from_text(name) {
+            Ok(wire) => {
+                *name = dns::name::to_text(&wire);
+                wires.push(wire.into());
             }
             Err(what) => found.push(Pointed {
                 pointer: pointer(&[&"servers", &index, &"cname"]),
@@ -419,15 +401,15 @@ fn take_cnames(spec: &mut api::Policy, origin: Origin<'_>) -> Result<Box<[Box<[u
 
 /// Checks that no name of a policy is an alias of itself.
 fn check_targets(spec: &api::Policy, names: &[Box<[u8]>], origin: Origin<'_>) -> Result<(), Faults> {
-    let servers = spec.servers.iter().enumerate().filter(|(_, server)| server.target.is_cname());
-    let cnames: HashMap<String, usize> =
-        servers.map(|(index, server)| (server.target.to_string(), index)).collect();
+    let servers = spec.servers.iter().enumerate();
+    let cnames: HashMap<&str, usize> =
+        servers.filter_map(|(index, server)| Some((server.target.cname()?, index))).collect();
     if cnames.is_empty() {
         return Ok(());
     }
     let own = names.iter().map(|name| dns::name::to_text(name)).filter_map(|name| {
         Some(Pointed {
-            pointer: pointer(&[&"servers", cnames.get(&name)?, &"cname"]),
+            pointer: pointer(&[&"servers", cnames.get(name.as_str())?, &"cname"]),
             what: format!("{name} would be an alias of itself"),
             expected: "another name".into(),
         })

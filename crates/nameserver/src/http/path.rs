@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Server {
         let Segments(name) = Segments::<String>::from_request_parts(parts, state).await?;
         let server = match name.parse() {
             Ok(address) => Ok(Target::Address(address)),
-            Err(_) => crate::book::cname(&name).map(Target::Cname),
+            Err(_) => dns::name::host_from_text(&name).map(|wire| Target::Cname(dns::name::to_text(&wire))),
         };
         server.map(Server).map_err(|what| {
             Failure::new(StatusCode::BAD_REQUEST, what, "an IPv4 or IPv6 address, or a server's name")

@@ -135,7 +135,7 @@ fn table(round: &ControlRound) -> String {
     let headings: Vec<&str> = ["SERVER", "LOAD", "ROOM"].into_iter().chain(sources).chain(["WHY"]).collect();
     let mut servers = session::table(&headings);
     for server in &round.servers {
-        let mut cells = vec![server.address.to_string(), number(server.load), number(server.room)];
+        let mut cells = vec![server.target.to_string(), number(server.load), number(server.room)];
         cells.extend(server.readings.iter().map(|reading| number(reading.value)));
         let is_over = server.load.is_some_and(|load| load > 1.0);
         cells.push(if server.why.is_empty() && is_over { "overloaded".into() } else { server.why.clone() });
@@ -145,7 +145,7 @@ fn table(round: &ControlRound) -> String {
     if round.rows.is_empty() {
         return text;
     }
-    let addresses: Vec<String> = round.rows[0].shares.iter().map(|share| share.address.to_string()).collect();
+    let addresses: Vec<String> = round.rows[0].shares.iter().map(|share| share.target.to_string()).collect();
     let headings = ["REGION", "DEMAND"].into_iter().chain(addresses.iter().map(String::as_str));
     let mut rows = session::table(&headings.collect::<Vec<_>>());
     for row in &round.rows {

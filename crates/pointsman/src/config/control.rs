@@ -6,7 +6,7 @@ pub(crate) mod keys;
 pub(crate) mod spec;
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use ::control::source::text::Sample;
 use ::control::source::{self, ADDRESS, Kind, Source};
 use ::control::{Algorithm, Options, Rule, ServerOptions};
 use api::file::{WRITTEN_MAX, read_text};
-use api::{Fault, Faults};
+use api::{Fault, Faults, Target};
 use toml::de::DeTable;
 use web::client::{self, ANSWER_MAX, Asked, Client};
 
@@ -362,17 +362,23 @@ fn kind(source: &SourceSpec, several: bool, faults: &mut Faults) -> Option<Kind>
 fn servers(specs: &[ServerSpec], faults: &mut Faults) -> (Vec<String>, Vec<ServerOptions>) {
     let regions: BTreeSet<&String> = specs.iter().flat_map(|s| &s.ranks).map(|rank| &rank.value.0).collect();
     let rank_max = regions.len().max(specs.len());
-    let mut seen: BTreeSet<IpAddr> = BTreeSet::new();
+    let mut seen: BTreeSet<Target> = BTreeSet::new();
     let mut servers = Vec::new();
     for spec in specs {
         if spec.given.lacks("address") {
             faults.push(spec.place.fault("the server has no address", "the key address"));
         }
-        for address in spec.address.iter().chain(&spec.also) {
-            if !seen.insert(address.value) {
-                faults.push(
-                    address.place.fault(format!("{} is given twice", address.value), "each address once"),
-                );
+        if spec.address.as_ref().is_some_and(|address| address.value.is_cname())
+            && let Some(also) = spec.also.first()
+        {
+            faults.push(also.place.fault("the server is a name", "also beside an address alone"));
+        }
+        let also = spec.also.iter().map(|also| (also.value.into(), &also.place));
+        let address = spec.address.iter().map(|address| (address.value.clone(), &address.place));
+        let targets: Vec<(Target, &Place)> = address.chain(also).collect();
+        for (target, place) in &targets {
+            if !seen.insert(target.clone()) {
+                faults.push(place.fault(format!("{target} is given twice"), "each server once"));
             }
         }
         for rank in &spec.ranks {
@@ -389,7 +395,7 @@ fn servers(specs: &[ServerSpec], faults: &mut Faults) -> (Vec<String>, Vec<Serve
             faults.push(spec.place.fault(what, format!("ranks with {region}")));
         }
         servers.push(ServerOptions {
-            addresses: spec.address.iter().chain(&spec.also).map(|address| address.value).collect(),
+            targets: targets.into_iter().map(|(target, _)| target).collect(),
             capacity: given(spec.capacity.clone()),
             ranks: regions.iter().filter_map(rank).collect(),
         });

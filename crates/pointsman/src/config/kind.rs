@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::Target;
 use balancer::field::WEIGHT_MAX;
 use dns::Folded;
 use nameserver::as_path;
@@ -50,9 +51,9 @@ pub(crate) enum Kind<S> {
     Resolvers(Slots<S, SocketAddr>),
     /// Several, each with a weight where one is given.
     BackEnds(Slots<S, (SocketAddr, u32)>),
-    /// An IP address alone.
-    Ip(Slot<S, IpAddr>),
-    /// Several of them.
+    /// What a server is answered as: an IP address, or a name.
+    Target(Slot<S, Target>),
+    /// IP addresses alone.
     Ips(Slots<S, IpAddr>),
     /// A file.
     Path(Slot<S, PathBuf>),
@@ -128,7 +129,7 @@ impl<S> Kind<S> {
             Kind::BackEnds(_) => format!(
                 "IP addresses, with a port where it is not 53, and =WEIGHT where it is not 1 (from 1 to {WEIGHT_MAX})"
             ),
-            Kind::Ip(_) => "an IP address, such as 192.0.2.1 or 2001:db8::1".into(),
+            Kind::Target(_) => "an IP address such as 192.0.2.1 or 2001:db8::1, or a name".into(),
             Kind::Ips(_) => "IP addresses, such as 192.0.2.1 or 2001:db8::1".into(),
             Kind::Path(_) => "the path of a file".into(),
             Kind::Paths(_) => "paths of files".into(),
@@ -165,7 +166,7 @@ impl<S> Kind<S> {
             Kind::Duration(..) => "TIME",
             Kind::Address(_) | Kind::Addresses(_) | Kind::Resolvers(_) => "ADDR",
             Kind::BackEnds(_) => "ADDR[=WEIGHT]",
-            Kind::Ip(_) | Kind::Ips(_) => "ADDR",
+            Kind::Target(_) | Kind::Ips(_) => "ADDR",
             Kind::Waiting(..) => "ADDR[+TIME]",
             Kind::Path(_) | Kind::Paths(_) => "FILE",
             Kind::Store(_) => "URL",
@@ -212,7 +213,7 @@ impl<S> Kind<S> {
             Kind::Waiting(slots, range) => push(slots(spec), waiting(given, range), place),
             Kind::Resolvers(slots) => push(slots(spec), resolver(given), place),
             Kind::BackEnds(slots) => push(slots(spec), back_end(given), place),
-            Kind::Ip(slot) => set(slot(spec), ip(given), place),
+            Kind::Target(slot) => set(slot(spec), target(given), place),
             Kind::Ips(slots) => push(slots(spec), ip(given), place),
             Kind::Path(slot) => set(slot(spec), path(given), place),
             Kind::Paths(slots) => push(slots(spec), path(given), place),
@@ -241,7 +242,7 @@ impl<S> Kind<S> {
             Kind::Number(slot, _) => same(slot(one), slot(other)),
             Kind::Duration(slot, _) => same(slot(one), slot(other)),
             Kind::Address(slot) => same(slot(one), slot(other)),
-            Kind::Ip(slot) => same(slot(one), slot(other)),
+            Kind::Target(slot) => same(slot(one), slot(other)),
             Kind::Path(slot) => same(slot(one), slot(other)),
             Kind::Store(slot) | Kind::Name(slot, _) => same(slot(one), slot(other)),
             Kind::Choice(slot, _) => same(slot(one), slot(other)),
@@ -375,6 +376,15 @@ fn number(given: &Given<'_>, range: &RangeInclusive<f64>) -> Result<f64, Wrong> 
 fn ip(given: &Given<'_>) -> Result<IpAddr, Wrong> {
     let text = text(given)?;
     text.parse().map_err(|_| format!("{text:?}"))
+}
+
+fn target(given: &Given<'_>) -> Result<Target, Wrong> {
+    let text = text(given)?;
+    if let Ok(address) = text.parse() {
+        return Ok(Target::Address(address));
+    }
+    let wire = dns::name::host_from_text(text).map_err(|_| format!("{text:?}"))?;
+    Ok(Target::Cname(dns::name::to_text(&wire)))
 }
 
 fn octets(given: &Given<'_>, range: &RangeInclusive<u64>) -> Result<u64, Wrong> {

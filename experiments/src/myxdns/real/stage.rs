@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -149,8 +149,8 @@ impl World {
         let told =
             self.serving.client().done("GET", &format!("/v1/policies/{NAME}"), "").context("the API")?;
         let policy = Policy::read(NAME, &told.text()).map_err(|faults| anyhow!("the policy: {faults}"))?;
-        let addresses: [Vec<IpAddr>; 2] = self.sites.each_ref().map(|site| vec![site.address.ip()]);
-        let columns = matrix::columns(&policy, &addresses);
+        let servers = self.sites.each_ref().map(|site| vec![site.address.ip().into()]);
+        let columns = matrix::columns(&policy, &servers);
         let shares = matrix::shares(&policy, &columns, &[REGION.to_owned()]);
         // The default column comes first, then our region.
         Ok(Sample { used, shares: [shares[1][0], shares[1][1]] })

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use super::super::probe::Http;
 use super::super::record::{Outcome, Reason};
 use super::answer::{HEAD_MAX, Head, head};
-use super::{broken, connect, host_of};
+use super::{broken, connect};
 
 /// How much is taken from a connection at once, in octets: the largest record of TLS.
 const TAKEN: usize = 16 << 10;
@@ -44,9 +44,8 @@ pub(super) async fn get(page: &Http, server: &Target) -> Result<Outcome, Outcome
 
 fn request(page: &Http, server: &Target) -> String {
     let host = page.host.clone().unwrap_or_else(|| match server {
-        Target::Address(IpAddr::V4(v4)) => v4.to_string(),
         Target::Address(IpAddr::V6(v6)) => format!("[{v6}]"),
-        Target::Cname(name) => host_of(name).to_owned(),
+        other => other.host(),
     });
     let usual = if page.tls.is_some() { 443 } else { 80 };
     let port = if page.port == usual { String::new() } else { format!(":{}", page.port) };
@@ -65,7 +64,7 @@ fn session(
 ) -> Result<ClientConnection, Outcome> {
     let of_server = || match server {
         Target::Address(address) => Ok(ServerName::IpAddress((*address).into())),
-        Target::Cname(name) => ServerName::try_from(host_of(name).to_owned()),
+        Target::Cname(_) => ServerName::try_from(server.host()),
     };
     let name = host.map_or_else(of_server, |host| ServerName::try_from(host.to_owned()));
     let name = name.map_err(|cause| Outcome::failed(Reason::Tls, cause.to_string()))?;

@@ -35,14 +35,14 @@ pub async fn check(probe: &Probe, server: &Target) -> Outcome {
 
 /// Connects to an address, or to one that the system's resolver has for a name.
 async fn connect(server: &Target, port: u16) -> Result<TcpStream, Outcome> {
-    let (connected, shown) = match server {
-        Target::Address(address) => {
-            let address = SocketAddr::new(*address, port);
+    let (connected, shown) = match server.address() {
+        Some(address) => {
+            let address = SocketAddr::new(address, port);
             (TcpStream::connect(address).await, address.to_string())
         }
-        Target::Cname(name) => {
-            let host = host_of(name);
-            (TcpStream::connect((host, port)).await, format!("{host}:{port}"))
+        None => {
+            let host = server.host();
+            (TcpStream::connect((host.as_str(), port)).await, format!("{host}:{port}"))
         }
     };
     connected.map_err(|cause| {
@@ -54,11 +54,6 @@ async fn connect(server: &Target, port: u16) -> Result<TcpStream, Outcome> {
         };
         Outcome::failed(reason, format!("{shown}: {cause}"))
     })
-}
-
-/// A name as hosts are called in HTTP and TLS: without the final dot.
-fn host_of(name: &str) -> &str {
-    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// What became of a connection that was made.

@@ -303,7 +303,7 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "pointsman_routed_answers_total",
         help: "Answers that a policy decided, by policy, the client's region and the server that stands first: \
-               unclassified is a client of no region, none an answer without address. What is removed keeps its name; \
+               unclassified is a client of no region, none an answer without one. What is removed keeps its name; \
                what was so before the first scrape that would tell of it is in removed. The first 8192 together are told \
                apart for each worker and TCP listener, the others are in other.",
         kind: Kind::Counter,

@@ -289,9 +289,9 @@ pub(crate) const SERVER: Section<ServerSpec> = Section {
         Key {
             name: "address",
             flag: None,
-            kind: Kind::Ip(|s| &mut s.address),
+            kind: Kind::Target(|s| &mut s.address),
             default: Default::Required("\"192.0.2.1\""),
-            about: "Its address, as the policy has it.",
+            about: "Its address, as the policy has it; its name, where the policy's servers are names.",
             consequence: "Its load is asked for there, where a source says {address}.",
         },
         Key {
@@ -299,7 +299,7 @@ pub(crate) const SERVER: Section<ServerSpec> = Section {
             flag: None,
             kind: Kind::Ips(|s| &mut s.also),
             default: Default::Absent { means: "none", example: "[\"2001:db8::1\"]" },
-            about: "Further addresses of the same machine.",
+            about: "Further addresses of the same machine; a name has none.",
             consequence: "They have the same load, and the same shares among those of their family.",
         },
         Key {

@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::Target;
+
 use crate::config::spec::{Place, Placed, Present, Version};
 
 /// What stands above all headings, and under them.
@@ -55,7 +57,7 @@ pub(crate) struct ServerSpec {
     /// Where the server as a whole was given.
     pub(crate) place: Place,
     pub(crate) given: Present,
-    pub(crate) address: Option<Placed<IpAddr>>,
+    pub(crate) address: Option<Placed<Target>>,
     pub(crate) also: Vec<Placed<IpAddr>>,
     pub(crate) capacity: Option<Placed<f64>>,
     pub(crate) ranks: Vec<Placed<(String, u32)>>,

@@ -31,7 +31,7 @@ fn a_whole_configuration() {
     assert!(matches!(options.rule.algorithm, Algorithm::Second(2.0)));
     assert_eq!((options.rule.ttl, interval), (60, Duration::from_secs(10)));
     assert_eq!(options.rule.regions, ["asia", "europe"]);
-    assert_eq!(options.rule.servers[0].addresses.len(), 2);
+    assert_eq!(options.rule.servers[0].targets.len(), 2);
     let ranks: Vec<&[u32]> = options.rule.servers.iter().map(|server| &server.ranks[..]).collect();
     assert_eq!(ranks, [[2, 1], [1, 2]]);
     let scales: Vec<Scale> = options.sources.iter().map(|source| source.scale).collect();
@@ -72,9 +72,12 @@ fn everything_wrong_is_listed_at_once_with_its_line() {
              [[source]]\nname = \"a\"\nkind = \"json\"\nlow = 0.6\nhigh = 0.4\nafter = \"x\"\nurl = \"https://{{address}}\"\n\
              [[source]]\nname = \"a\"\nkind = \"prometheus\"\nurl = \"http://one\"\nmetric = \"1\"\nlow = -1\nhigh = nan\n\
              [[source]]\nkind = \"push\"\nweight = 0\nthreshold = 1\n\
-             [[server]]\naddress = \"192.0.2.1\"\nranks = {{ europe = 4, asia = 0 }}\n\
+             [[server]]\naddress = \"192.0.2.1\"\nranks = {{ europe = 7, asia = 0 }}\n\
              [[server]]\naddress = \"192.0.2.1\"\ncapacity = 0\nranks = {{ europe = 1 }}\n\
-             [[server]]\naddress = \"foo\"\nranks = {{ europe = 1 }}\n"
+             [[server]]\naddress = \"192.0.2.300\"\nranks = {{ europe = 1 }}\n\
+             [[server]]\naddress = \"A.test\"\nalso = [\"192.0.2.8\"]\nranks = {{ europe = 1 }}\n\
+             [[server]]\naddress = \"a.test.\"\nranks = {{ europe = 1 }}\n\
+             [[server]]\nranks = {{ europe = 1 }}\n"
         ),
         &[
             "17:7: low is the number -1; expected a number of at least 0",
@@ -82,7 +85,7 @@ fn everything_wrong_is_listed_at_once_with_its_line() {
             "21:10: weight is the number 0; expected a number above 0",
             "25:30: the rank of asia is the number 0; expected a whole number from 1 on",
             "28:12: capacity is the number 0; expected a number above 0",
-            "31:11: address is \"foo\"",
+            "31:11: address is \"192.0.2.300\"; expected an IP address such as 192.0.2.1 or 2001:db8::1, or a name",
             "8:7: the watermarks are crossed: low is 0.6, high 0.4; expected low < high",
             "10:9: after beside kind json; expected no after",
             "11:7: url: \"https://192.0.2.1\": the load is asked over plain http",
@@ -92,8 +95,11 @@ fn everything_wrong_is_listed_at_once_with_its_line() {
             "19:1: the source has no name; expected the key name",
             "19:1: the source has no low, which Algorithm II needs; expected the key low",
             "19:1: the source has no high, which Algorithm II needs; expected the key high",
-            "25:20: the rank of europe is 4; expected a rank from 1 to 3",
-            "27:11: 192.0.2.1 is given twice; expected each address once",
+            "25:20: the rank of europe is 7; expected a rank from 1 to 6",
+            "27:11: 192.0.2.1 is given twice; expected each server once",
+            "35:9: the server is a name; expected also beside an address alone",
+            "38:11: a.test. is given twice; expected each server once",
+            "40:1: the server has no address; expected the key address",
             "19:1: a source of kind push takes reports, and there is no report_token_file",
             "4:10: listen is 0.0.0.0:80, which other machines reach, and there is no token",
         ],
