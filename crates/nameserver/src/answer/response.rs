@@ -373,7 +373,8 @@ impl<'a> Response<'a> {
         Ok(Outcome::Done)
     }
 
-    /// What the policy decides for this client.
+    /// What the policy decides for this client. A choice is a few hundred octets, and is not to be copied.
+    #[inline(always)]
     fn choose(
         &mut self,
         steered: &Steered,
@@ -403,6 +404,7 @@ impl<'a> Response<'a> {
     }
 
     /// The policy has nothing for this client. A zone with policies is not signed: there is nothing to prove.
+    #[cold]
     fn none_drawn(
         &mut self,
         zone: &Zone,
