@@ -4,8 +4,12 @@
 -- MariaDB commits with each of these statements: one that is broken off is run again from its beginning, so each may be
 -- run twice.
 
-ALTER TABLE policy_row DROP FOREIGN KEY IF EXISTS policy_row_ibfk_2;
-ALTER TABLE policy_row DROP FOREIGN KEY IF EXISTS policy_row_server;
+-- The foreign key from policy_row, whose name was MariaDB's to choose, is in the way of its columns. Where the migration
+-- was broken off there is none, or the one that is made below.
+SET @constraint = (SELECT min(constraint_name) FROM information_schema.key_column_usage
+    WHERE table_schema = database() AND table_name = 'policy_row' AND referenced_table_name = 'policy_server');
+SET @statement = coalesce(concat('ALTER TABLE policy_row DROP FOREIGN KEY `', @constraint, '`'), 'DO 0');
+EXECUTE IMMEDIATE @statement;
 ALTER TABLE policy_server DROP CONSTRAINT IF EXISTS policy_server_address_is_lower_case;
 ALTER TABLE policy_server MODIFY address VARCHAR(1024) CHARACTER SET ascii COLLATE ascii_nopad_bin NOT NULL;
 ALTER TABLE policy_server ADD CONSTRAINT policy_server_address_is_lower_case
