@@ -18,6 +18,9 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(20);
 /// The largest answer over UDP that is asked for with EDNS, in octets.
 const PAYLOAD: u16 = 4096;
 
+/// How long who asks again and again rests between.
+const RESTED: Duration = Duration::from_millis(5);
+
 /// Each message has an id of its own, so that an answer cannot be taken for one to an earlier question.
 static NEXT_ID: AtomicU16 = AtomicU16::new(1);
 
@@ -251,6 +254,12 @@ pub fn connect(server: SocketAddr) -> TcpStream {
     stream.set_write_timeout(Some(ANSWER_WAIT)).expect("the bound is not zero");
     stream.set_nodelay(true).expect("a stream has that option");
     stream
+}
+
+/// Rests before the same is asked again: who asks without a rest takes the processors from who is to change the answer, the
+/// kernel's own threads too, for a minute and more where there are two.
+pub fn rest() {
+    std::thread::sleep(RESTED);
 }
 
 /// Sends a datagram and waits for one.

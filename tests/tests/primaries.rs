@@ -12,7 +12,7 @@ use tests::data;
 use tests::folder::Folder;
 use tests::peer::{Make, free_address};
 use tests::program::PROGRAM_WAIT;
-use tests::query::{Answer, Question, exchange, socket};
+use tests::query::{Answer, Question, exchange, rest, socket};
 use tests::secondary::Key;
 use tests::serving::Serving;
 
@@ -112,7 +112,7 @@ fn wait(server: SocketAddr, name: &str, rtype: &str, wanted: impl Fn(&Answer) ->
             Ok(answer) if wanted(&answer) => return answer,
             _ => assert!(Instant::now() < until, "{name} {rtype}: {last:?}"),
         }
-        std::thread::yield_now();
+        rest();
     }
 }
 

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use tests::folder::Folder;
 use tests::peer::{Peer, free_address};
 use tests::program::{PROGRAM_WAIT, Program};
-use tests::query::{Answer, Question, connect, exchange, receive, send, socket};
+use tests::query::{Answer, Question, connect, exchange, receive, rest, send, socket};
 use tests::secondary::{Follows, Key, Make};
 use tests::serving::Serving;
 
@@ -104,7 +104,7 @@ fn wait_for(name: &str, server: SocketAddr, serial: u32) {
             break;
         }
         assert!(Instant::now() < until, "{name} does not come to serial {serial}: {answers:?}");
-        std::thread::yield_now();
+        rest();
     }
 }
 
