@@ -223,7 +223,7 @@ fn a_server_that_is_a_name_is_looked_up_and_asked_for_by_it() {
         assert_eq!(state["last"]["reason"], reason, "{state}");
         assert_eq!(alias(&server, probe), expected, "{probe}");
     }
-    assert_eq!(state(&server, "localhost.", "told")["last"]["detail"], "exit code 3: localhost.");
+    assert_eq!(state(&server, "localhost.", "told")["last"]["detail"], "exit code 3: localhost");
     web.stop();
     let state = server.until("localhost.", "page", "failing");
     assert_eq!(state["last"]["reason"], "refused", "{state}");

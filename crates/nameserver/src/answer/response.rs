@@ -373,8 +373,7 @@ impl<'a> Response<'a> {
         Ok(Outcome::Done)
     }
 
-    /// What the policy decides for this client. A choice is a few hundred octets, and is not to be copied.
-    #[inline(always)]
+    /// What the policy decides for this client.
     fn choose(
         &mut self,
         steered: &Steered,

@@ -21,7 +21,7 @@ pub(super) async fn run(line: &[String], server: &Target, probe: &str) -> Result
     let Some((program, arguments)) = line.split_first() else {
         return Err(Outcome::failed(Reason::NotStarted, "there is no command"));
     };
-    let server = server.to_string();
+    let server = server.host();
     let mut command = Command::new(program);
     command
         .args(arguments.iter().map(|argument| argument.replace(PLACEHOLDER, &server)))
