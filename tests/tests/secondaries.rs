@@ -74,10 +74,89 @@ fn follow(has_keys: bool) {
             wait_for(name, peer.dns, serial);
         }
     }
+    // Each took the first whole, and of the others what had changed.
+    assert_eq!(given(&ours), [9, 6]);
     let refused = ours.client().call("PUT", "/v1/zones/example", &zone(2));
     assert_eq!(refused.status, 422, "{}", refused.text());
     assert!(refused.text().contains("serial"), "{}", refused.text());
     ours.stop();
+}
+
+#[test]
+fn what_changed_makes_the_same_zone_of_every_secondary() {
+    const NAMES: u32 = 40;
+    let folder = Folder::new();
+    let addresses = SECONDARIES.map(|_| free_address());
+    let notify: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+    let section = format!(
+        "[[secondary]]\nzones = [\"example\"]\nfrom = [\"127.0.0.1\"]\nnotify = [{}]\n",
+        notify.join(", ")
+    );
+    let ours = serve(&folder, &[], &section);
+    // Names come, go and change, in data and in TTL; a wildcard and a delegation, too.
+    let version = |serial: u32| {
+        let names = (0..NAMES).filter(|name| (name * 7 + serial * 5) % 3 > 0).map(|name| {
+            let data = if name % 4 == 0 { serial } else { 100 };
+            let ttl = if name % 10 == serial { 60 } else { 300 };
+            format!("n{name} {ttl} A 192.0.2.{data}\nn{name} {ttl} A 192.0.2.{}\n", 101 + name)
+        });
+        let wildcard = if serial % 2 == 0 { "*.w MX 10 n1\n" } else { "a.b.w TXT x\n" };
+        let delegation = if serial > 2 { "sub NS ns.sub\nns.sub A 192.0.2.9\n" } else { "" };
+        zone(serial) + &names.collect::<String>() + wildcard + delegation
+    };
+    ours.call("PUT", "/v1/zones/example", &version(1));
+    let peers: Vec<(&str, Peer)> = SECONDARIES
+        .iter()
+        .zip(addresses)
+        .map(|((name, make, _), dns)| {
+            let follows = Follows { dns, zone: "example", primary: ours.dns(), key: None };
+            (*name, make.follow(&folder, &follows))
+        })
+        .collect();
+    let names = (0..NAMES).map(|name| (format!("n{name}.example"), "A"));
+    let others =
+        [("a.b.w.example", "TXT"), ("b.w.example", "MX"), ("x.w.example", "MX"), ("x.sub.example", "A")];
+    let asked: Vec<(String, &str)> =
+        names.chain(others.map(|(name, kind)| (name.to_string(), kind))).collect();
+    for serial in 1..=6 {
+        if serial > 1 {
+            ours.call("PUT", "/v1/zones/example", &version(serial));
+        }
+        for (name, peer) in &peers {
+            wait_for(name, peer.dns, serial);
+            let until = Instant::now() + PROGRAM_WAIT;
+            for (question, kind) in &asked {
+                let answer = |server| {
+                    let answer = exchange(&socket(server), &Question::new(question, kind).message());
+                    let Answer { rcode, aa, mut answer, .. } = Answer::read(&answer.expect("an answer"));
+                    answer.sort();
+                    (rcode, aa, answer)
+                };
+                let expected = answer(ours.dns());
+                // Not all of NSD's processes take a zone at once.
+                while answer(peer.dns) != expected {
+                    assert!(
+                        Instant::now() < until,
+                        "{question} {kind} of {name} at {serial} is not {expected:?}"
+                    );
+                    rest();
+                }
+            }
+        }
+    }
+    let count = peers.len() as u64;
+    assert_eq!(given(&ours), [6 * count, 5 * count]);
+    ours.stop();
+}
+
+/// How many transfers were begun, and how many of them were of changes.
+fn given(ours: &Serving) -> [u64; 2] {
+    let metrics = ours.call("GET", "/metrics", "").text().to_string();
+    ["started", "incremental"].map(|outcome| {
+        let name = format!("pointsman_transfers_total{{outcome=\"{outcome}\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&name)).expect("it is counted");
+        line.parse().expect("a number")
+    })
 }
 
 /// After how long a secondary that may have lost a query is asked again.

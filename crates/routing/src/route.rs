@@ -190,10 +190,15 @@ pub fn probabilities(policy: &Policy, family: Family, region: RegionId, state: S
 /// Lists the servers that may be drawn; returns their number.
 #[inline]
 fn usable(servers: &[Server], state: State<'_>, candidates: &mut [u8; SERVERS_MAX]) -> usize {
-    let any_out = state.any_out();
+    if !state.any_out() {
+        for (index, candidate) in candidates[..servers.len()].iter_mut().enumerate() {
+            *candidate = index as u8;
+        }
+        return servers.len();
+    }
     let mut count = 0;
     for (index, server) in servers.iter().enumerate() {
-        if !any_out || is_usable(server, state) {
+        if is_usable(server, state) {
             candidates[count] = index as u8;
             count += 1;
         }

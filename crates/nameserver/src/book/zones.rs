@@ -109,7 +109,13 @@ impl Book {
                 moved.push((holder, name));
             }
         }
-        let zone = faults.or(zone)?;
+        let mut zone = faults.or(zone)?;
+        if self.secondaries.follow(&origin)
+            && !zone.is_steered()
+            && let Some(before) = self.generation.zones.all().get(&origin, &hash)
+        {
+            zone.remember(before, &hash);
+        }
         for (holder, name) in moved {
             self.change_zone(&holder, |zone| zone.set_policy(&name, None, &hash));
         }

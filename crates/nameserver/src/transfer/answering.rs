@@ -235,6 +235,7 @@ impl Transfers {
             }
             return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::NotSupported) });
         }
+        let mut differences = Vec::new();
         if query.rtype == Rtype::IXFR {
             let known = known_serial(asked.query).ok_or_else(|| {
                 count(&self.counters.refused_malformed);
@@ -246,6 +247,7 @@ impl Transfers {
                 let written = outgoing::soa_alone(zone, query, beside, out);
                 return written.map(Transfer::One).ok_or(Refused { rcode: Rcode::SERVFAIL, why: None });
             }
+            differences.extend_from_slice(zone.since(known).unwrap_or_default());
         }
         let place = self.admission.admit(client).map_err(|refusal| {
             count(match refusal {
@@ -255,10 +257,15 @@ impl Transfers {
             Refused { rcode: Rcode::SERVFAIL, why: None }
         })?;
         count(&self.counters.started);
+        let steps = differences.len();
+        if steps > 0 {
+            count(&self.counters.incremental);
+        }
         let key = key.map(tracing::field::debug);
-        tracing::info!(zone = ?zone.origin(), serial = zone.serial(), %client, key, "a transfer begins");
-        let (zone, query, counters) = (Arc::clone(zone), asked.query.to_vec(), Arc::clone(&self.counters));
-        let outgoing = Outgoing::new(zone, query, beside, signer.take(), counters, Some(place));
+        tracing::info!(zone = ?zone.origin(), serial = zone.serial(), %client, key, steps, "a transfer begins");
+        let (given, counters) = ((Arc::clone(zone), differences), Arc::clone(&self.counters));
+        let outgoing =
+            Outgoing::new(given, asked.query.to_vec(), beside, signer.take(), counters, Some(place));
         Ok(Transfer::Outgoing(Box::new(outgoing)))
     }
 

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counts since start.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Transfers of a whole zone that were begun.
+    /// Transfers that were begun.
     pub started: AtomicU64,
+    /// Those of them that give what changed alone (RFC 1995).
+    pub incremental: AtomicU64,
     /// Transfers of which the last message was made.
     pub finished: AtomicU64,
     /// Requests that were answered by the SOA record alone (RFC 1995 §2).

@@ -1,4 +1,4 @@
-//! A zone on its way out: the messages of a transfer, one at a time (RFC 5936).
+//! A zone on its way out, or what changed of it: the messages of a transfer, one at a time (RFC 5936, RFC 1995).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use net::tcp::Next;
 use super::answering::Beside;
 use super::counters::{Counters, count};
 use super::signature::Signer;
-use crate::zone::{Cursor, Zone};
+use crate::zone::{Cursor, Difference, Zone};
 
 /// The octets of a message that records are packed into: a compression pointer reaches no farther than 16 KiB
 /// (RFC 1035 §4.1.4).
@@ -21,6 +21,8 @@ pub const MESSAGE_TARGET: usize = 16 * 1024;
 /// A transfer: a zone of one generation, which stays as it is until the last record is out.
 pub struct Outgoing {
     zone: Arc<Zone>,
+    /// What is given of it, one by one; the zone itself where there is none.
+    differences: Vec<Arc<Difference>>,
     /// The query without its signature: each message begins as it does.
     query: Vec<u8>,
     udp_payload_max: u16,
@@ -41,6 +43,8 @@ enum At {
     First,
     /// The names before the cursor are out, and so much of the one at it.
     Names(Cursor, Within),
+    /// The differences before this one are out, and of it the records before a place.
+    Differences(usize, usize),
     /// Everything but the last SOA record is out.
     Last,
     /// Everything is out.
@@ -57,10 +61,11 @@ struct Within {
 }
 
 impl Outgoing {
-    /// Begins a transfer in answer to `query`, a well-formed message without signature; `signer` signs each message
-    /// (RFC 8945 §5.3.1 asks for one in a hundred at least).
+    /// Begins a transfer in answer to `query`, a well-formed message without signature: of `differences` that led to the
+    /// zone where there are any, else of the zone. `signer` signs each message (RFC 8945 §5.3.1 asks for one in a hundred
+    /// at least).
     pub(super) fn new(
-        zone: Arc<Zone>,
+        (zone, differences): (Arc<Zone>, Vec<Arc<Difference>>),
         query: Vec<u8>,
         beside: &Beside<'_>,
         signer: Option<Signer>,
@@ -70,6 +75,7 @@ impl Outgoing {
         let Options { cookie, nsid, tcp_keepalive } = beside.options;
         Outgoing {
             zone,
+            differences,
             query,
             udp_payload_max: beside.udp_payload_max,
             options: Options { cookie, nsid: None, tcp_keepalive },
@@ -113,7 +119,7 @@ impl Outgoing {
         let options = Options { nsid: self.nsid.as_deref(), ..self.options };
         writer.keep_case();
         writer.keep_room(&options);
-        self.at = pack(&self.zone, self.at, &mut writer);
+        self.at = pack(&self.zone, &self.differences, self.at, &mut writer);
         let records = writer.count(Section::Answer);
         Some((writer.finish(&query, end(self.udp_payload_max)), records))
     }
@@ -140,7 +146,7 @@ fn end(udp_payload_max: u16) -> End {
 }
 
 /// Writes records until the message is full or all are written; returns how far that came.
-fn pack(zone: &Zone, mut at: At, writer: &mut Writer<'_>) -> At {
+fn pack(zone: &Zone, differences: &[Arc<Difference>], mut at: At, writer: &mut Writer<'_>) -> At {
     let soa = zone.soa();
     let origin = zone.origin().wire();
     let push_soa = |writer: &mut Writer<'_>| {
@@ -150,9 +156,29 @@ fn pack(zone: &Zone, mut at: At, writer: &mut Writer<'_>) -> At {
     };
     loop {
         match at {
-            At::First if push_soa(writer) => at = At::Names(Cursor::default(), Within::default()),
+            At::First if push_soa(writer) => {
+                at = match differences {
+                    [] => At::Names(Cursor::default(), Within::default()),
+                    _ => At::Differences(0, 0),
+                };
+            }
             At::Last if push_soa(writer) => return At::Done,
             At::First | At::Last | At::Done => return at,
+            At::Differences(index, place) => {
+                let Some(difference) = differences.get(index) else {
+                    at = At::Last;
+                    continue;
+                };
+                for (place, record) in difference.records(place) {
+                    if writer
+                        .push(Section::Answer, record.owner, record.rtype, record.ttl, record.data)
+                        .is_err()
+                    {
+                        return At::Differences(index, place);
+                    }
+                }
+                at = At::Differences(index + 1, 0);
+            }
             At::Names(mut cursor, within) => {
                 let Some((owner, sets)) = zone.owner_at(&mut cursor) else {
                     at = At::Last;
@@ -211,7 +237,10 @@ mod tests {
 
     fn messages_with(zone: &Arc<Zone>, edns: bool, options: Options<'_>) -> Vec<Vec<u8>> {
         let beside = Beside { udp_payload_max: 1232, options };
-        let mut outgoing = Outgoing::new(zone.clone(), query(edns), &beside, None, Arc::default(), None);
+        all_of(Outgoing::new((zone.clone(), vec![]), query(edns), &beside, None, Arc::default(), None))
+    }
+
+    fn all_of(mut outgoing: Outgoing) -> Vec<Vec<u8>> {
         let mut out = vec![0; 65_535];
         let mut messages = Vec::new();
         loop {
@@ -228,7 +257,7 @@ mod tests {
         let (zone, counters) =
             (zone("$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\n"), Arc::<Counters>::default());
         let beside = Beside { udp_payload_max: 1232, options: Options::default() };
-        let mut outgoing = Outgoing::new(zone, query(false), &beside, None, counters.clone(), None);
+        let mut outgoing = Outgoing::new((zone, vec![]), query(false), &beside, None, counters.clone(), None);
         let mut out = vec![0; 65_535];
         for (is_last, finished) in [(false, 0), (true, 1)] {
             let next = outgoing.next(0, &mut out);
@@ -330,6 +359,52 @@ mod tests {
             sizes.len() > 5 && sizes.iter().filter(|size| **size < MESSAGE_TARGET - 200).count() <= 3,
             "{sizes:?}"
         );
+    }
+
+    /// A zone at each serial number from 1, by what stands below its apex.
+    fn versions(texts: &[String]) -> Arc<Zone> {
+        let mut last: Option<Arc<Zone>> = None;
+        for (index, text) in texts.iter().enumerate() {
+            let head = format!("$TTL 60\n@ SOA ns hm {} 2 3 4 5\n@ NS ns\n", index + 1);
+            let mut next = Zone::clone(&zone(&(head + text)));
+            if let Some(before) = &last {
+                next.remember(before, &NameHash::new(1));
+            }
+            last = Some(Arc::new(next));
+        }
+        last.expect("there is a version")
+    }
+
+    fn changes(zone: &Arc<Zone>, serial: u32) -> Vec<Vec<u8>> {
+        let differences = zone.since(serial).expect("it is known").to_vec();
+        let beside = Beside { udp_payload_max: 1232, options: Options::default() };
+        all_of(Outgoing::new((zone.clone(), differences), query(true), &beside, None, Arc::default(), None))
+    }
+
+    #[test]
+    fn what_changed_comes_out_step_by_step() {
+        let zone = versions(&["a A 192.0.2.1\n", "a A 192.0.2.2\n", "b TXT x\n"].map(String::from));
+        let soa = |serial: u32| format!("example. 60 SOA ns.example. hm.example. {serial} 2 3 4 5");
+        let (first, second) =
+            ("a.example. 60 A 192.0.2.1".to_string(), "a.example. 60 A 192.0.2.2".to_string());
+        let third = "b.example. 60 TXT \"x\"".to_string();
+        let latest = [soa(2), second.clone(), soa(3), third];
+        let lines = |serial| records(&changes(&zone, serial));
+        assert_eq!(lines(2), [&[soa(3)][..], &latest, &[soa(3)]].concat());
+        assert_eq!(lines(1), [&[soa(3), soa(1), first, soa(2), second][..], &latest, &[soa(3)]].concat());
+    }
+
+    #[test]
+    fn what_changed_is_cut_into_messages_anywhere() {
+        let many: String = (0..20_000).map(|i| format!("n{i} TXT \"{i:050}\"\n")).collect();
+        let zone = versions(&[many.clone(), many.replacen("\"0", "\"1", 2_000), many]);
+        let sent = changes(&zone, 1);
+        assert!(sent.len() > 10, "{}", sent.len());
+        let lines = records(&sent);
+        assert_eq!(lines.len(), 2 * (2 + 2 * 2_000) + 2);
+        // The first SOA record, then what went, behind that of its version; in the next step it comes back.
+        let (went, came) = (&lines[2..2_002], &lines[6_005..8_005]);
+        assert!(went.iter().all(|line| line.contains("TXT \"0")) && went == came, "{} {}", went[0], came[0]);
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 
 use super::read::{Master, Record, shown};
-use super::{Node, Zone, nsec3, rrset};
+use super::{History, Node, Zone, nsec3, rrset};
 use crate::names::{NameHash, NameTable};
 
 impl Zone {
@@ -91,6 +91,7 @@ impl Zone {
             signed_until: None,
             expired: false,
             links,
+            history: History::default(),
             origin,
         };
         zone.names.insert(origin_hash, zone.origin.wire(), Node::empty());

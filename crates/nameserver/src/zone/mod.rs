@@ -10,10 +10,12 @@
 //! - [`read`]: a master file's records, with the `forms` of their data; `text`: the way back.
 //! - `build`: a zone out of records; `links`: what is found and composed then.
 //! - `tree`: names that come and go, and those above them with them; `steering`: policies at names.
+//! - `history`: what changed from one version to the next, for secondaries.
 
 mod build;
 mod denial;
 mod forms;
+mod history;
 mod links;
 mod nsec;
 mod nsec3;
@@ -33,6 +35,8 @@ pub use crate::names::Cursor;
 use crate::names::{Entry, NameHash, NameTable, Value};
 pub use denial::Proof;
 pub(crate) use forms::hex;
+pub use history::Difference;
+use history::History;
 use links::Links;
 pub use rrset::Rrset;
 pub use steering::Hindrance;
@@ -59,6 +63,8 @@ pub struct Zone {
     expired: bool,
     /// What was found and composed when the zone was built, so that no answer has to.
     links: Arc<Links>,
+    /// What changed before; kept where somebody follows.
+    history: History,
 }
 
 /// A name of a zone.

@@ -586,7 +586,8 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_transfers_total",
-        help: "Requests for a zone, by what became of them; each that was started is finished or cut, or goes on.",
+        help: "Requests for a zone, by what became of them; each that was started is finished or cut, or goes on. Those \
+               that are incremental are among the started ones: they give what changed alone.",
         kind: Kind::Counter,
         unit: "requests",
         labels: &["outcome"],
@@ -594,6 +595,7 @@ pub const METRICS: &[Metric] = &[
             let counted = source.metrics.transfers.counters();
             let answered = [
                 ("started", &counted.started),
+                ("incremental", &counted.incremental),
                 ("finished", &counted.finished),
                 ("current", &counted.current),
             ];
