@@ -50,7 +50,7 @@ fn gives(make: Make, zone: &str, file: &str, ours: SocketAddr, key: Option<Key<'
                 });
             format!(
                 "{described}zone:\n  name: {zone}\n  zonefile: \"{file}\"\n  provide-xfr: {ip} {named}\n  \
-                 notify: {ip}@{port} {named}\n"
+                 store-ixfr: yes\n  create-ixfr: yes\n  notify: {ip}@{port} {named}\n"
             )
         }
         Make::Knot => {
@@ -62,7 +62,7 @@ fn gives(make: Make, zone: &str, file: &str, ours: SocketAddr, key: Option<Key<'
             format!(
                 "{described}remote:\n  - id: ours\n    address: {ip}@{port}\n{named}acl:\n  - id: taken\n    \
                  address: {ip}\n{named}    action: transfer\nzone:\n  - domain: {zone}\n    file: {file}\n    \
-                 zonefile-sync: -1\n    journal-content: none\n    notify: ours\n    acl: taken\n"
+                 zonefile-sync: -1\n    zonefile-load: difference\n    notify: ours\n    acl: taken\n"
             )
         }
         Make::Bind => {
@@ -76,7 +76,7 @@ fn gives(make: Make, zone: &str, file: &str, ours: SocketAddr, key: Option<Key<'
             };
             format!(
                 "{described}zone \"{zone}\" {{\n  type primary;\n  file \"{file}\";\n  allow-transfer {{ {to}; }};\n  \
-                 notify explicit;\n  notify-delay 0;\n  also-notify {{ {ip} port {port}{named}; }};\n}};\n"
+                 ixfr-from-differences yes;\n  notify explicit;\n  notify-delay 0;\n  also-notify {{ {ip} port {port}{named}; }};\n}};\n"
             )
         }
     }
@@ -154,6 +154,11 @@ fn follow(has_keys: bool) {
             let last = format!("n{}.{zone}", NAMES - 1);
             wait(dns, &last, "TXT", |answer| answer.answer.len() == 1);
         }
+    }
+    // Each came whole at first, and then what had changed.
+    for (outcome, expected) in [("taken", 9.0), ("incremental", 6.0)] {
+        let metric = format!("pointsman_refreshes_total{{outcome=\"{outcome}\"}}");
+        assert_eq!(ours.client().metric(&metric), Some(expected), "{outcome}");
     }
     for (method, body) in [("PUT", zone(9)), ("DELETE", String::new())] {
         let refused = ours.client().call(method, "/v1/zones/nsd.example", &body);
@@ -234,6 +239,34 @@ fn a_zone_that_nobody_confirms_expires_and_comes_back() {
     wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.1".into()));
     ours.call("PUT", "/v1/zones/example", &zone(7));
     wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.7".into()));
+    ours.stop();
+}
+
+#[test]
+fn what_changed_of_another_version_leads_to_the_whole_zone() {
+    let (folder, theirs) = (Folder::new(), [Folder::new(), Folder::new()]);
+    let (dns, primary) = (free_address(), free_address());
+    let start = |at: usize| {
+        Make::Knot.start(&theirs[at], primary, &gives(Make::Knot, "example", "a.zone", dns, None))
+    };
+    theirs[0].write("a.zone", zone(1));
+    let peer = start(0);
+    let mut ours = serve(&folder, dns, &[("example", &[primary], None)]);
+    wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.1".into()));
+    peer.program.stop();
+    // Another zone of the same serial number, and what changed in that.
+    theirs[1].write("a.zone", zone(1).replace("192.0.2.1\n", "192.0.2.77\n"));
+    let peer = start(1);
+    theirs[1].write("a.zone", zone(2));
+    peer.program.signal(Signal::SIGHUP);
+    wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.2".into()));
+    let told = ours.program.line("asked for whole");
+    assert!(told.contains("a record www.example. A goes that is not here"), "{told}");
+    for (outcome, expected) in [("taken", 2.0), ("incremental", 0.0)] {
+        let metric = format!("pointsman_refreshes_total{{outcome=\"{outcome}\"}}");
+        assert_eq!(ours.client().metric(&metric), Some(expected), "{outcome}");
+    }
+    peer.program.stop();
     ours.stop();
 }
 

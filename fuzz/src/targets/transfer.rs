@@ -7,11 +7,11 @@ use std::time::Duration;
 use dns::{Folded, Tsig};
 use domain::base::iana::{Opcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, Serial, ToName, Ttl};
-use domain::rdata::{AllRecordData, Soa};
+use domain::rdata::{A, AllRecordData, Soa};
 use nameserver::answer::{Answered, Asked, Reply, Transport};
 use nameserver::book::Edit;
 use nameserver::fast::Fast;
-use nameserver::transfer::incoming::{self, Incoming};
+use nameserver::transfer::incoming::{self, Came, Incoming};
 use nameserver::transfer::keys::{Algorithm, Key};
 use nameserver::transfer::signature::Signer;
 use nameserver::transfer::{
@@ -140,26 +140,37 @@ fn notification(zone: &str) -> Vec<u8> {
 /// The id of the answers that bring a zone.
 const ID: u16 = 7;
 
-/// Whoever gives us a zone, in frames: what is taken as a zone is a master file that reads, or has faults.
+/// Whoever gives us a zone, or what changed of it, in frames: what is taken is a master file that reads, or has faults.
 pub(super) fn incoming(octets: &[u8]) {
+    let generation = super::zone::generation();
     let zone = Folded::read(b"\x06signed\0").expect("a name");
-    let mut coming = Incoming::new(zone.clone());
-    let (mut assembler, mut piece) = (Assembler::default(), octets);
-    while let Some(message) = assembler.next(&mut piece) {
-        let _ = incoming::version(&zone, ID, message);
-        if coming.take(ID, message).is_err() {
-            return;
+    let here = generation.zones.all().get(&zone, &generation.hash).expect("it is here");
+    for since in [None, Some(here.serial())] {
+        let mut coming = Incoming::new(zone.clone(), since);
+        let (mut assembler, mut piece) = (Assembler::default(), octets);
+        let mut is_well = true;
+        while let Some(message) = assembler.next(&mut piece).filter(|_| is_well) {
+            let _ = incoming::version(&zone, ID, message);
+            is_well = coming.take(ID, message).is_ok();
         }
-    }
-    let Some((text, version)) = coming.finish() else { return };
-    let hash = &super::zone::generation().hash;
-    if let Ok(edit) = Edit::given_zone("given", &zone, text.as_bytes(), hash) {
-        let Edit::PutZone { zone, .. } = edit else { panic!("it puts a zone") };
-        assert_eq!(zone.serial(), version.serial);
+        let Some((came, version)) = coming.finish().filter(|_| is_well) else { continue };
+        let text = match came {
+            Came::Zone(text) => text,
+            Came::Changes(differences) => {
+                assert!(since.is_some(), "nobody asked for it");
+                let Ok(text) = here.changed(&differences, &generation.hash) else { continue };
+                text
+            }
+        };
+        if let Ok(edit) = Edit::given_zone("given", &zone, text.as_bytes(), &generation.hash) {
+            let Edit::PutZone { zone, .. } = edit else { panic!("it puts a zone") };
+            assert_eq!(zone.serial(), version.serial);
+        }
     }
 }
 
-/// What we give ourselves, in one message and in a message each record.
+/// What we give ourselves, in one message and in a message each record; and what changes, in which a record goes, comes as
+/// another, and the other way round.
 pub(super) fn given() -> Vec<Vec<u8>> {
     let (now, generation) = (Clock::new().now(), super::zone::generation());
     let zone = Folded::read(b"\x06signed\0").expect("a name");
@@ -174,22 +185,55 @@ pub(super) fn given() -> Vec<Vec<u8>> {
         whole.push(out[..length].to_vec());
     }
     let frame = |message: &[u8]| [&prefix(message.len())[..], message].concat();
-    let mut single = Vec::new();
+    let mut parsed = Vec::new();
     for message in &whole {
         let message = Message::from_slice(message).expect("a header");
-        for record in message.answer().expect("a section") {
-            let record = record.expect("a record");
-            let record = record.to_any_record::<AllRecordData<_, _>>().expect("it reads");
-            let mut one = MessageBuilder::new_vec();
-            one.header_mut().set_id(ID);
-            one.header_mut().set_qr(true);
-            one.header_mut().set_aa(true);
-            let mut one = one.answer();
-            one.push(record).expect("room in a vector");
-            single.extend(frame(&one.finish()));
-        }
+        parsed.extend(message.answer().expect("a section").map(|record| record.expect("a record")));
     }
-    vec![whole.iter().flat_map(|message| frame(message)).collect(), single]
+    let read = parsed.iter().map(|record| record.to_any_record::<AllRecordData<_, _>>().expect("it reads"));
+    let records: Vec<_> = read.collect();
+    let begin = || {
+        let mut message = MessageBuilder::new_vec();
+        message.header_mut().set_id(ID);
+        message.header_mut().set_qr(true);
+        message.header_mut().set_aa(true);
+        message.answer()
+    };
+    let mut single = Vec::new();
+    for record in &records {
+        let mut one = begin();
+        one.push(record).expect("room in a vector");
+        single.extend(frame(&one.finish()));
+    }
+    let AllRecordData::Soa(soa) = records[0].data() else { panic!("it begins with the SOA record") };
+    let version = |later: u32| {
+        let serial = Serial::from(soa.serial().into_int() + later);
+        let data = Soa::new(
+            soa.mname(),
+            soa.rname(),
+            serial,
+            soa.refresh(),
+            soa.retry(),
+            soa.expire(),
+            soa.minimum(),
+        );
+        (records[0].owner(), records[0].ttl(), data)
+    };
+    let other = records.iter().find(|record| record.rtype() == Rtype::A).expect("an address");
+    let address = || (other.owner(), other.ttl(), A::from_octets(192, 0, 2, 99));
+    let mut changes = begin();
+    let full = "room in a vector";
+    changes.push(version(2)).expect(full);
+    changes.push(version(0)).expect(full);
+    changes.push(other).expect(full);
+    changes.push(version(1)).expect(full);
+    changes.push(address()).expect(full);
+    changes.push(version(1)).expect(full);
+    changes.push(address()).expect(full);
+    changes.push(version(2)).expect(full);
+    changes.push(other).expect(full);
+    changes.push(version(2)).expect(full);
+    vec![whole.iter().flat_map(|message| frame(message)).collect(), single, frame(&changes.finish())]
 }
 
 pub(super) fn requests() -> Vec<Vec<u8>> {

@@ -61,6 +61,8 @@ pub struct Counters {
     pub confirmed: AtomicU64,
     /// Zones that were taken from a primary.
     pub taken: AtomicU64,
+    /// Those of them of which only what changed came (RFC 1995).
+    pub taken_incrementally: AtomicU64,
     /// Zones that could not be had of any address of their primary.
     pub failed: AtomicU64,
     /// Zones that expired.

@@ -1,6 +1,7 @@
-//! A zone on its way in: what a primary answers to SOA and AXFR (RFC 5936 §2.2), made a master file. Pure.
+//! A zone on its way in: what a primary answers to SOA, AXFR (RFC 5936 §2.2) and IXFR (RFC 1995 §4). A whole zone is made a
+//! master file, what changed are differences. Pure.
 //!
-//! Each record's data stands there in the form for any type (RFC 3597 §5), which the reader of zones takes for all.
+//! Each record's data stands in the file in the form for any type (RFC 3597 §5), which the reader of zones takes for all.
 
 use std::fmt::Write as _;
 
@@ -11,6 +12,7 @@ use domain::base::{Message, ParsedName, ParsedRecord, ToName};
 use domain::rdata::AllRecordData;
 
 use super::refresh::Timers;
+use crate::zone::{Changed, Difference};
 
 /// The most octets of messages that a zone may come in: what the API takes as text.
 pub const OCTETS_MAX: usize = 64 << 20;
@@ -28,11 +30,29 @@ pub struct Version {
 #[derive(Debug)]
 pub struct Incoming {
     zone: Folded,
-    text: String,
+    /// The serial number since which what changed was asked for; absent where the zone was.
+    since: Option<u32>,
     octets: usize,
     /// The data of the SOA record that it began with.
     soa: Option<Vec<u8>>,
+    /// Whether nothing else has come.
+    is_soa_alone: bool,
+    /// The zone, as long as it is what comes.
+    text: String,
+    /// What changed, where that is what comes.
+    differences: Vec<Difference>,
+    /// The serial number that the last of them ends at; absent while its records still go.
+    ends_at: Option<u32>,
     is_whole: bool,
+}
+
+/// What a primary gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// The zone, as a master file.
+    Zone(String),
+    /// What changed, step by step.
+    Changes(Vec<Difference>),
 }
 
 /// Composes a question for a zone, without signature (RFC 1035 §4.1).
@@ -40,6 +60,24 @@ pub fn question(zone: &Folded, rtype: Rtype, id: u16) -> Vec<u8> {
     let mut message = [&id.to_be_bytes()[..], &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0], zone.wire()].concat();
     message.extend_from_slice(&rtype.to_int().to_be_bytes());
     message.extend_from_slice(&Class::IN.to_int().to_be_bytes());
+    message
+}
+
+/// Composes a question for what changed in a zone since the version with this SOA record, without signature (RFC 1995 §3).
+///
+/// # Panics
+/// Where the data of the record is longer than that of any.
+pub fn question_since(zone: &Folded, soa: &[u8], id: u16) -> Vec<u8> {
+    let mut message = question(zone, Rtype::IXFR, id);
+    message[9] = 1;
+    // The record's name is the asked one.
+    message.extend_from_slice(&[0xc0, HEADER as u8]);
+    message.extend_from_slice(&Rtype::SOA.to_int().to_be_bytes());
+    message.extend_from_slice(&Class::IN.to_int().to_be_bytes());
+    message.extend_from_slice(&[0; 4]);
+    let length = u16::try_from(soa.len()).expect("a SOA record is shorter");
+    message.extend_from_slice(&length.to_be_bytes());
+    message.extend_from_slice(soa);
     message
 }
 
@@ -62,9 +100,19 @@ pub fn version(zone: &Folded, id: u16, message: &[u8]) -> Result<Version, String
 }
 
 impl Incoming {
-    /// Nothing has come of this zone.
-    pub fn new(zone: Folded) -> Incoming {
-        Incoming { zone, text: String::new(), octets: 0, soa: None, is_whole: false }
+    /// Nothing has come of this zone, which was asked for whole or, with a serial number, for what changed since.
+    pub fn new(zone: Folded, since: Option<u32>) -> Incoming {
+        Incoming {
+            zone,
+            since,
+            octets: 0,
+            soa: None,
+            is_soa_alone: false,
+            text: String::new(),
+            differences: Vec::new(),
+            ends_at: None,
+            is_whole: false,
+        }
     }
 
     /// Takes the next message; returns whether the zone is whole with it.
@@ -89,34 +137,60 @@ impl Incoming {
         if is_empty { Err("a message has no records".into()) } else { Ok(self.is_whole) }
     }
 
-    /// The zone as a master file, and what its SOA record says; once it is whole.
-    pub fn finish(self) -> Option<(String, Version)> {
-        let soa = self.soa.filter(|_| self.is_whole)?;
-        Some((self.text, version_of(&soa).ok()?))
+    /// What came, and what the SOA record of the zone says; once it is whole.
+    pub fn finish(self) -> Option<(Came, Version)> {
+        let version = version_of(&self.soa.filter(|_| self.is_whole)?).ok()?;
+        let came =
+            if self.differences.is_empty() { Came::Zone(self.text) } else { Came::Changes(self.differences) };
+        Some((came, version))
     }
 
     fn record(&mut self, record: &ParsedRecord<'_, [u8]>) -> Result<(), String> {
-        let rtype = record.rtype();
-        if rtype == Rtype::SOA && is_of(record, &self.zone) {
-            let data = data(record)?;
-            match &self.soa {
-                None => self.soa = Some(data.clone()),
-                // The same once more is the end (RFC 5936 §2.2).
-                Some(soa) if *soa == data => {
-                    self.is_whole = true;
-                    return Ok(());
-                }
-                Some(_) => return Err("it has two SOA records that differ".into()),
+        let data = data(record)?;
+        let is_soa = record.rtype() == Rtype::SOA && is_of(record, &self.zone);
+        let serial = if is_soa { Some(version_of(&data)?.serial) } else { None };
+        let Some(soa) = &self.soa else {
+            if !is_soa {
+                return Err("it does not begin with the zone's SOA record".into());
             }
             self.write(record, &data);
+            (self.soa, self.is_soa_alone) = (Some(data), true);
             return Ok(());
+        };
+        let is_second = std::mem::take(&mut self.is_soa_alone);
+        // What changed begins with the version that is here; a zone has no SOA record of another version (RFC 1995 §4).
+        let is_changes = is_second && is_soa && serial == self.since;
+        match (serial, self.differences.last_mut()) {
+            (Some(serial), None) if is_changes => {
+                self.text = String::new();
+                self.begin(serial, record, &data);
+            }
+            (Some(_), None) if *soa == data => self.is_whole = true,
+            (Some(_), None) => return Err("it has two SOA records that differ".into()),
+            (None, None) => self.write(record, &data),
+            (None, Some(last)) => push(last, record, &data),
+            (Some(serial), Some(last)) => match self.ends_at {
+                None => {
+                    push(last, record, &data);
+                    self.ends_at = Some(serial);
+                }
+                // The first SOA record once more, behind the step that leads to it, is the end.
+                Some(end) if end == serial && *soa == data => self.is_whole = true,
+                Some(end) if end == serial => self.begin(serial, record, &data),
+                Some(end) => {
+                    return Err(format!("what changed goes on at serial {serial}, but has come to {end}"));
+                }
+            },
         }
-        if self.soa.is_none() {
-            return Err("it does not begin with the zone's SOA record".into());
-        }
-        let data = data(record)?;
-        self.write(record, &data);
         Ok(())
+    }
+
+    /// Begins a step at the version of a serial number, with its SOA record.
+    fn begin(&mut self, serial: u32, record: &ParsedRecord<'_, [u8]>, data: &[u8]) {
+        let mut difference = Difference::new(serial);
+        push(&mut difference, record, data);
+        self.differences.push(difference);
+        self.ends_at = None;
     }
 
     fn write(&mut self, record: &ParsedRecord<'_, [u8]>, data: &[u8]) {
@@ -128,6 +202,14 @@ impl Incoming {
         }
         self.text.push('\n');
     }
+}
+
+/// Adds a record to a step of what changed.
+fn push(difference: &mut Difference, record: &ParsedRecord<'_, [u8]>, data: &[u8]) {
+    // No octet of a length is a letter.
+    let owner = owner(record).to_ascii_lowercase();
+    let (rtype, ttl) = (record.rtype(), record.ttl().as_secs());
+    difference.push(&Changed { owner: &owner, rtype, ttl, data });
 }
 
 /// A message that answers our question and refuses nothing.
@@ -187,8 +269,9 @@ fn version_of(soa: &[u8]) -> Result<Version, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::base::MessageBuilder;
     use domain::base::iana::{Class, Rcode, Rtype};
+    use domain::base::rdata::UnknownRecordData;
+    use domain::base::{MessageBuilder, StaticCompressor};
     use domain::base::{Name, Serial, Ttl};
     use domain::rdata::{A, Mx, Soa, Txt};
 
@@ -202,7 +285,7 @@ mod tests {
         Folded::read(name("example").as_slice()).unwrap()
     }
 
-    /// A message with these records: `S`OA of serial 1, `T` of 2, `a`ddress, `m`ail with names that are pointers, `t`ext
+    /// A message with these records: `S`OA of serial 1, `T` of 2, `U` of 3, `a`ddress, `m`ail with names that are pointers, `t`ext
     /// outside of the zone.
     fn message(records: &str) -> Vec<u8> {
         let mut builder = MessageBuilder::new_stream_vec();
@@ -215,8 +298,8 @@ mod tests {
         let seconds = Ttl::from_secs;
         for record in records.chars() {
             match record {
-                'S' | 'T' => {
-                    let serial = Serial::from(if record == 'S' { 1 } else { 2 });
+                'S' | 'T' | 'U' => {
+                    let serial = Serial::from(record as u32 - u32::from(b'S') + 1);
                     let times = [7200, 600, 86_400, 60].map(seconds);
                     let soa = Soa::new(
                         name("ns.example"),
@@ -242,7 +325,15 @@ mod tests {
     }
 
     fn take(messages: &[Vec<u8>]) -> Result<Option<(String, Version)>, String> {
-        let mut coming = Incoming::new(zone());
+        let came = take_since(None, messages)?;
+        Ok(came.map(|(came, version)| match came {
+            Came::Zone(text) => (text, version),
+            Came::Changes(changes) => panic!("nobody asked for {changes:?}"),
+        }))
+    }
+
+    fn take_since(since: Option<u32>, messages: &[Vec<u8>]) -> Result<Option<(Came, Version)>, String> {
+        let mut coming = Incoming::new(zone(), since);
         for message in messages {
             coming.take(ID, message)?;
         }
@@ -270,6 +361,48 @@ mod tests {
             assert_eq!(taken.expect("it is whole").0, whole, "{cut}");
         }
         assert_eq!(take(&[message("Sam")]), Ok(None), "its end is missing");
+    }
+
+    /// Serial numbers at which steps begin, with how many records each has, its SOA records among them.
+    fn steps(came: Came) -> Vec<(u32, usize)> {
+        let Came::Changes(differences) = came else { panic!("a zone came: {came:?}") };
+        differences.iter().map(|step| (step.from(), step.records(0).count())).collect()
+    }
+
+    #[test]
+    fn what_changed_comes_step_by_step() {
+        // From 1 to 2 an address goes and mail comes; from 2 to 3 text comes.
+        let records = ["U", "S", "a", "T", "m", "T", "U", "t", "U"];
+        for cut in 0..records.len() {
+            let (first, second) = records.split_at(cut.max(1));
+            let messages = [message(&first.concat()), message(&second.concat())];
+            let (came, version) = take_since(Some(1), &messages).unwrap().expect("it is whole");
+            assert_eq!((steps(came), version.serial), (vec![(1, 4), (2, 3)], 3));
+        }
+        assert_eq!(take_since(Some(1), &[message("USaTmTUt")]), Ok(None), "its end is missing");
+        let (came, _) = take_since(Some(2), &[message("UTUtU")]).unwrap().unwrap();
+        let Came::Changes(changes) = &came else { panic!("{came:?}") };
+        let owners: Vec<_> =
+            changes[0].records(0).map(|(_, record)| dns::name::to_text(record.owner)).collect();
+        assert_eq!(owners, ["example.", "example.", "a.b."]);
+        // Who cannot tell gives the zone, with the steps in no message (RFC 1995 §4).
+        for since in [None, Some(1), Some(2)] {
+            let came = take_since(since, &[message("Uam"), message("tU")]).unwrap().unwrap().0;
+            assert!(matches!(came, Came::Zone(text) if text.lines().count() == 4), "{since:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_step_is_refused() {
+        for (since, messages, expected) in [
+            (Some(2), "USaTmU", "it has two SOA records that differ"),
+            (None, "USaTmU", "it has two SOA records that differ"),
+            (Some(1), "USaTmU", "what changed goes on at serial 3, but has come to 2"),
+            (Some(1), "USTTUUa", "records follow behind the last SOA record"),
+            (Some(1), "USUS", "what changed goes on at serial 1, but has come to 3"),
+        ] {
+            assert_eq!(take_since(since, &[message(messages)]), Err(expected.into()), "{messages}");
+        }
     }
 
     #[test]
@@ -318,6 +451,14 @@ mod tests {
             }
             let _ = take(&[whole[..at].to_vec()]);
         }
+        let changes = message("USaTmTUtU");
+        for at in 0..changes.len() {
+            for octet in [0, 1, 0x3f, 0x80, 0xc0, 0xff] {
+                let mut message = changes.clone();
+                message[at] = octet;
+                let _ = take_since(Some(1), &[message]);
+            }
+        }
     }
 
     #[test]
@@ -328,5 +469,17 @@ mod tests {
         let mut builder = builder.question();
         builder.push((name("example"), Rtype::AXFR, Class::IN)).unwrap();
         assert_eq!(question(&zone(), Rtype::AXFR, ID), builder.finish());
+
+        let asked = message("T");
+        let soa = Message::from_slice(&asked).unwrap().answer().unwrap().next().unwrap().unwrap();
+        let soa = data(&soa).unwrap();
+        let mut builder = MessageBuilder::from_target(StaticCompressor::new(Vec::new())).unwrap();
+        builder.header_mut().set_id(ID);
+        let mut builder = builder.question();
+        builder.push((name("example"), Rtype::IXFR, Class::IN)).unwrap();
+        let mut builder = builder.authority();
+        let parsed = UnknownRecordData::from_octets(Rtype::SOA, &soa[..]).unwrap();
+        builder.push((name("example"), 0, parsed)).unwrap();
+        assert_eq!(question_since(&zone(), &soa, ID), builder.finish().into_target());
     }
 }

@@ -1,5 +1,5 @@
-//! The task that asks primaries for their zones: for the SOA record, and where that is newer for the zone (RFC 1034
-//! §4.3.5), over one TCP connection.
+//! The task that asks primaries for their zones: for the SOA record, and where that is newer for what changed (RFC 1995),
+//! or for the zone (RFC 1034 §4.3.5), over one TCP connection.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,7 +17,7 @@ use tokio::task::{self, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::counters::count;
-use super::incoming::{self, Incoming, Version};
+use super::incoming::{self, Came, Incoming, Version};
 use super::notifier::{routed, source};
 use super::refresh::{Kept, Timers};
 use super::serial::is_greater;
@@ -25,6 +25,7 @@ use super::signature::{Signer, Verifier};
 use super::{Primary, Transfers};
 use crate::book::Book;
 use crate::edit::Editor;
+use crate::zone::Zone;
 
 /// How many zones are asked for at a time: each has a connection, and what has come of its zone in memory.
 pub const AT_ONCE: usize = 8;
@@ -191,9 +192,13 @@ async fn note(
                 set_expired(editor, name, false).await;
             }
         }
-        Outcome::Taken { version, primary, records } => {
+        Outcome::Taken { version, primary, records, steps } => {
             count(&counters.taken);
-            tracing::info!(zone = ?name, serial = version.serial, records, %primary, "a zone was taken from its primary");
+            if steps > 0 {
+                count(&counters.taken_incrementally);
+            }
+            let serial = version.serial;
+            tracing::info!(zone = ?name, serial, records, steps, %primary, "a zone was taken from its primary");
             transfers.refreshes().confirmed(zone, version.timers, now, rng);
         }
         Outcome::Failed(why) => {
@@ -217,7 +222,7 @@ enum Outcome {
     /// It is as it was.
     Confirmed(Timers),
     /// It is here now.
-    Taken { version: Version, primary: SocketAddr, records: usize },
+    Taken { version: Version, primary: SocketAddr, records: usize, steps: usize },
     /// Nobody gives it; why, by address.
     Failed(String),
 }
@@ -230,10 +235,13 @@ struct Asker {
     rng: Rng,
 }
 
-/// What an address of a primary has.
-enum Given {
-    Same(Timers),
-    Newer(Version, String),
+/// A version of a zone that is not here yet.
+struct Newer {
+    version: Version,
+    /// The zone, as a master file.
+    text: String,
+    /// How many steps led to it from the version that is here; 0 where it came whole.
+    steps: usize,
 }
 
 impl Asker {
@@ -245,17 +253,7 @@ impl Asker {
         addresses.sort_by_key(|address| Some(address.ip().to_canonical()) != told_by);
         for address in addresses {
             match timeout(ZONE_WAIT, self.ask(&zone, primary, address)).await {
-                Ok(Ok(Given::Same(timers))) => return Outcome::Confirmed(timers),
-                Ok(Ok(Given::Newer(version, text))) => {
-                    let source = format!("{zone:?} from {address}");
-                    match self.editor.take_zone(source, zone.clone(), text).await {
-                        Ok(_) => {
-                            let records = self.here(&zone).map_or(0, |zone| zone.records());
-                            return Outcome::Taken { version, primary: address, records };
-                        }
-                        Err(refused) => failed.push(format!("{address}: it cannot be served: {refused}")),
-                    }
-                }
+                Ok(Ok(outcome)) => return outcome,
                 Ok(Err(why)) => failed.push(format!("{address}: {why}")),
                 Err(_) => failed.push(format!("{address}: it takes longer than {} s", ZONE_WAIT.as_secs())),
             }
@@ -263,29 +261,75 @@ impl Asker {
         Outcome::Failed(failed.join("; "))
     }
 
-    async fn ask(&mut self, zone: &Folded, primary: &Primary, address: SocketAddr) -> Result<Given, String> {
-        let connecting = timeout(CONNECT_WAIT, connect(&self.local, address)).await;
-        let mut stream = connecting
-            .map_err(|_| format!("no connection within {} s", CONNECT_WAIT.as_secs()))?
-            .map_err(|cause| format!("no connection: {cause}"))?;
+    async fn ask(
+        &mut self,
+        zone: &Folded,
+        primary: &Primary,
+        address: SocketAddr,
+    ) -> Result<Outcome, String> {
+        let mut stream = connect(&self.local, address).await?;
+        let version = self.version(&mut stream, zone, primary).await?;
+        if let Some(here) = self.here(zone) {
+            if !is_greater(version.serial, here.serial()) {
+                if version.serial != here.serial() {
+                    let (ours, theirs) = (here.serial(), version.serial);
+                    tracing::warn!(?zone, %address, ours, theirs, "the primary has an older zone; ours is kept");
+                }
+                return Ok(Outcome::Confirmed(version.timers));
+            }
+            let why = match self.transfer(&mut stream, zone, primary, Some(here)).await {
+                Ok(newer) => {
+                    let came_whole = newer.steps == 0;
+                    match self.serve(zone, newer, address).await {
+                        Err(why) if !came_whole => why,
+                        served => return served,
+                    }
+                }
+                Err(why) => why,
+            };
+            tracing::info!(?zone, %address, why, "what changed in a zone cannot be had; it is asked for whole");
+            // What is left of that answer may still come.
+            stream = connect(&self.local, address).await?;
+        }
+        let newer = self.transfer(&mut stream, zone, primary, None).await?;
+        self.serve(zone, newer, address).await
+    }
+
+    /// What an address has of the zone.
+    async fn version(
+        &mut self,
+        stream: &mut TcpStream,
+        zone: &Folded,
+        primary: &Primary,
+    ) -> Result<Version, String> {
         let mut message = Vec::new();
-        let (id, mut verifier) = self.send(&mut stream, zone, Rtype::SOA, primary).await?;
-        receive(&mut stream, &mut message).await?;
+        let id = self.rng.u16(..);
+        let question = incoming::question(zone, Rtype::SOA, id);
+        let mut verifier = self.send(stream, question, primary).await?;
+        receive(stream, &mut message).await?;
         let version = incoming::version(zone, id, &message)?;
         self.believe(&mut verifier, &message)?;
-        if let Some(here) = self.here(zone)
-            && !is_greater(version.serial, here.serial())
-        {
-            if version.serial != here.serial() {
-                let (ours, theirs) = (here.serial(), version.serial);
-                tracing::warn!(?zone, %address, ours, theirs, "the primary has an older zone; ours is kept");
-            }
-            return Ok(Given::Same(version.timers));
-        }
-        let (id, mut verifier) = self.send(&mut stream, zone, Rtype::AXFR, primary).await?;
-        let mut coming = Incoming::new(zone.clone());
+        Ok(version)
+    }
+
+    /// Takes the zone, or what changed since the version that is here.
+    async fn transfer(
+        &mut self,
+        stream: &mut TcpStream,
+        zone: &Folded,
+        primary: &Primary,
+        here: Option<Arc<Zone>>,
+    ) -> Result<Newer, String> {
+        let id = self.rng.u16(..);
+        let question = match here.as_ref().and_then(|here| here.soa().data().next()) {
+            Some(soa) => incoming::question_since(zone, soa, id),
+            None => incoming::question(zone, Rtype::AXFR, id),
+        };
+        let mut verifier = self.send(stream, question, primary).await?;
+        let mut coming = Incoming::new(zone.clone(), here.as_ref().map(|here| here.serial()));
+        let mut message = Vec::new();
         loop {
-            receive(&mut stream, &mut message).await?;
+            receive(stream, &mut message).await?;
             let is_whole = coming.take(id, &message)?;
             self.believe(&mut verifier, &message)?;
             if is_whole {
@@ -295,30 +339,48 @@ impl Asker {
         if verifier.is_some_and(|verifier| !verifier.is_whole()) {
             return Err("the last message of the zone is not signed".into());
         }
-        let (text, version) = coming.finish().ok_or("the data of the SOA record is malformed")?;
-        Ok(Given::Newer(version, text))
+        let (came, version) = coming.finish().ok_or("the data of the SOA record is malformed")?;
+        match (came, here) {
+            (Came::Changes(differences), Some(here)) => {
+                let (steps, hash) = (differences.len(), self.editor.book().generation.hash.clone());
+                // A zone of a million records takes a second: not on a thread that serves others.
+                let changed = task::spawn_blocking(move || here.changed(&differences, &hash));
+                let text =
+                    changed.await.map_err(|_| "applying what changed has panicked: a fault of ours")??;
+                Ok(Newer { version, text, steps })
+            }
+            (Came::Zone(text), _) => Ok(Newer { version, text, steps: 0 }),
+            (Came::Changes(_), None) => unreachable!("they come where they are asked for"),
+        }
     }
 
-    /// Sends a question; returns its id, and what verifies the answer where that is to be signed.
+    /// Puts a version in the place of the one that is here.
+    async fn serve(&self, zone: &Folded, newer: Newer, primary: SocketAddr) -> Result<Outcome, String> {
+        let Newer { version, text, steps } = newer;
+        let source = format!("{zone:?} from {primary}");
+        let served = self.editor.take_zone(source, zone.clone(), text).await;
+        served.map_err(|refused| format!("it cannot be served: {refused}"))?;
+        let records = self.here(zone).map_or(0, |zone| zone.records());
+        Ok(Outcome::Taken { version, primary, records, steps })
+    }
+
+    /// Sends a question; returns what verifies the answer where that is to be signed.
     async fn send(
         &mut self,
         stream: &mut TcpStream,
-        zone: &Folded,
-        rtype: Rtype,
+        mut question: Vec<u8>,
         primary: &Primary,
-    ) -> Result<(u16, Option<Verifier>), String> {
-        let id = self.rng.u16(..);
-        let mut message = incoming::question(zone, rtype, id);
+    ) -> Result<Option<Verifier>, String> {
         let signer = primary.key.clone().map(|key| {
-            let (mut signer, length) = (Signer::request(key), message.len());
-            message.resize(length + signer.room(), 0);
-            signer.sign(&mut message, length, self.clock.now().unix.as_secs()).expect("there is room");
+            let (mut signer, length) = (Signer::request(key), question.len());
+            question.resize(length + signer.room(), 0);
+            signer.sign(&mut question, length, self.clock.now().unix.as_secs()).expect("there is room");
             signer
         });
-        let frame = [&net::framing::prefix(message.len())[..], &message].concat();
+        let frame = [&net::framing::prefix(question.len())[..], &question].concat();
         let sending = timeout(MESSAGE_WAIT, stream.write_all(&frame)).await;
         sending.map_err(|_| "it takes no question".to_string())?.map_err(cut)?;
-        Ok((id, signer.map(|signer| signer.verifier())))
+        Ok(signer.map(|signer| signer.verifier()))
     }
 
     fn believe(&self, verifier: &mut Option<Verifier>, message: &[u8]) -> Result<(), String> {
@@ -328,23 +390,29 @@ impl Asker {
     }
 
     /// The zone as it is served.
-    fn here(&self, zone: &Folded) -> Option<Arc<crate::zone::Zone>> {
+    fn here(&self, zone: &Folded) -> Option<Arc<Zone>> {
         let book = self.editor.book();
         book.generation.zones.all().get(zone, &book.generation.hash).cloned()
     }
 }
 
 /// Connects from the address by which the primary knows us.
-async fn connect(local: &[SocketAddr], address: SocketAddr) -> io::Result<TcpStream> {
-    let (socket, any): (TcpSocket, IpAddr) = match address {
-        SocketAddr::V4(_) => (TcpSocket::new_v4()?, Ipv4Addr::UNSPECIFIED.into()),
-        SocketAddr::V6(_) => (TcpSocket::new_v6()?, Ipv6Addr::UNSPECIFIED.into()),
+async fn connect(local: &[SocketAddr], address: SocketAddr) -> Result<TcpStream, String> {
+    let connecting = async {
+        let (socket, any): (TcpSocket, IpAddr) = match address {
+            SocketAddr::V4(_) => (TcpSocket::new_v4()?, Ipv4Addr::UNSPECIFIED.into()),
+            SocketAddr::V6(_) => (TcpSocket::new_v6()?, Ipv6Addr::UNSPECIFIED.into()),
+        };
+        let from = source(local, &[address], routed, any);
+        if !from.is_unspecified() {
+            socket.bind(SocketAddr::new(from, 0))?;
+        }
+        socket.connect(address).await
     };
-    let from = source(local, &[address], routed, any);
-    if !from.is_unspecified() {
-        socket.bind(SocketAddr::new(from, 0))?;
-    }
-    socket.connect(address).await
+    let connected = timeout(CONNECT_WAIT, connecting).await;
+    connected
+        .map_err(|_| format!("no connection within {} s", CONNECT_WAIT.as_secs()))?
+        .map_err(|cause: io::Error| format!("no connection: {cause}"))
 }
 
 /// Receives one message.

@@ -35,16 +35,16 @@ pub(super) struct History {
 }
 
 /// What changed from one version of a zone to the next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The serial number of the version before.
     from: u32,
-    octets: Box<[u8]>,
+    octets: Vec<u8>,
 }
 
-/// A record of a difference.
+/// A record that went or came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Record<'a> {
+pub struct Changed<'a> {
     /// The owner's name, folded, in wire form.
     pub owner: &'a [u8],
     /// The type.
@@ -82,27 +82,20 @@ impl Zone {
     }
 
     /// The records of another version that this one lacks; the SOA record is none of them.
-    fn lacking<'a>(&'a self, other: &'a Zone, hash: &'a NameHash) -> impl Iterator<Item = Record<'a>> {
-        let hidden = self.hidden().collect::<HashMap<_, _>>();
-        let mut name = Folded::root();
-        let here = move |owner: &'a [u8]| -> &'a [u8] {
-            let is_name = name.set(owner);
-            assert!(is_name, "names of a zone are valid");
-            let found = self.names.find(hash.of(&name), owner);
-            let sets = found.map(|node| Found { node, is_apex: false }.sets());
-            sets.or_else(|| hidden.get(owner).copied()).unwrap_or_default()
-        };
+    fn lacking<'a>(&'a self, other: &'a Zone, hash: &'a NameHash) -> impl Iterator<Item = Changed<'a>> {
         let names = other.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets()));
-        let both =
-            names.chain(other.hidden()).scan(here, |here, (owner, sets)| Some((owner, here(owner), sets)));
+        let here = Owners::new(self, hash);
+        let both = names
+            .chain(other.hidden())
+            .scan(here, |here, (owner, sets)| Some((owner, here.sets(owner), sets)));
         both.filter(|(_, here, there)| here != there).flat_map(|(owner, here, there)| {
-            let here: HashSet<Record<'_>> = Record::of(owner, here).collect();
-            Record::of(owner, there).filter(move |record| !here.contains(record))
+            let here: HashSet<Changed<'_>> = Changed::of(owner, here).collect();
+            Changed::of(owner, there).filter(move |record| !here.contains(record))
         })
     }
 
     /// The owners of NSEC3 records, which are no names of the zone, with their sets.
-    fn hidden(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub(super) fn hidden(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         (0..self.links.hidden.len()).map(|index| self.links.hidden.get(index))
     }
 }
@@ -120,45 +113,85 @@ impl History {
     }
 }
 
+/// The owners of a zone's records by name, those of NSEC3 records among them.
+pub(super) struct Owners<'a> {
+    zone: &'a Zone,
+    hash: &'a NameHash,
+    hidden: HashMap<&'a [u8], &'a [u8]>,
+    /// Where a name is taken apart.
+    name: Folded,
+}
+
+impl<'a> Owners<'a> {
+    pub(super) fn new(zone: &'a Zone, hash: &'a NameHash) -> Owners<'a> {
+        Owners { zone, hash, hidden: zone.hidden().collect(), name: Folded::root() }
+    }
+
+    /// The sets of an owner; none where it has none, or is no name.
+    pub(super) fn sets(&mut self, owner: &[u8]) -> &'a [u8] {
+        if !self.name.set(owner) {
+            return &[];
+        }
+        let found = self.zone.names.find(self.hash.of(&self.name), self.name.wire());
+        let sets = found.map(|node| Found { node, is_apex: false }.sets());
+        sets.or_else(|| self.hidden.get(owner).copied()).unwrap_or_default()
+    }
+}
+
 impl Difference {
+    /// Nothing yet, from the version of a serial number on.
+    pub fn new(from: u32) -> Difference {
+        Difference { from, octets: Vec::new() }
+    }
+
+    /// The serial number of the version before.
+    pub fn from(&self) -> u32 {
+        self.from
+    }
+
+    /// Adds a record in its order: the SOA record before, what went, the SOA record after, what came.
+    pub fn push(&mut self, record: &Changed<'_>) {
+        record.write(&mut self.octets);
+    }
+
     /// Holds one version against the one before it; `None` where the difference takes more octets than this.
     fn between(before: &Zone, after: &Zone, hash: &NameHash, octets_max: usize) -> Option<Difference> {
         let (went, came) = (after.lacking(before, hash), before.lacking(after, hash));
-        let mut octets = Vec::new();
+        let mut difference = Difference::new(before.serial());
         for (zone, records) in [(before, went), (after, came)] {
-            let soa = Record::soa(zone);
-            for record in std::iter::once(soa).chain(records) {
-                record.write(&mut octets);
-                if octets.len() > octets_max {
+            for record in std::iter::once(Changed::soa(zone)).chain(records) {
+                difference.push(&record);
+                if difference.octets.len() > octets_max {
                     return None;
                 }
             }
         }
-        Some(Difference { from: before.serial(), octets: octets.into() })
+        difference.octets.shrink_to_fit();
+        Some(difference)
     }
 
     /// Whether both versions are the same.
     fn is_nothing(&self) -> bool {
-        let records: Vec<Record<'_>> = self.records(0).map(|(_, record)| record).take(3).collect();
+        let records: Vec<Changed<'_>> = self.records(0).map(|(_, record)| record).take(3).collect();
         matches!(records[..], [before, after] if before == after)
     }
 
     /// Its records from a place on that this told of a record before; each with its place, which is 0 for the first of all.
-    pub fn records(&self, place: usize) -> impl Iterator<Item = (usize, Record<'_>)> {
+    pub fn records(&self, place: usize) -> impl Iterator<Item = (usize, Changed<'_>)> {
         let mut rest = &self.octets[place..];
         std::iter::from_fn(move || {
             let place = self.octets.len() - rest.len();
-            let record = Record::read(&mut rest)?;
+            let record = Changed::read(&mut rest)?;
             Some((place, record))
         })
     }
 }
 
-impl<'a> Record<'a> {
-    fn soa(zone: &'a Zone) -> Record<'a> {
+impl<'a> Changed<'a> {
+    pub(super) fn soa(zone: &'a Zone) -> Changed<'a> {
         let set = zone.soa();
         let data = set.data().next().expect("a zone has one SOA record");
-        Record { owner: zone.origin().wire(), rtype: Rtype::SOA, ttl: set.ttl, data }
+        Changed { owner: zone.origin().wire(), rtype: Rtype::SOA, ttl: set.ttl, data }
     }
 
     fn write(&self, octets: &mut Vec<u8>) {
@@ -170,7 +203,7 @@ impl<'a> Record<'a> {
         octets.extend_from_slice(self.data);
     }
 
-    fn read(octets: &mut &'a [u8]) -> Option<Record<'a>> {
+    fn read(octets: &mut &'a [u8]) -> Option<Changed<'a>> {
         let (length, rest) = octets.split_first()?;
         let (owner, rest) = rest.split_at_checked(usize::from(*length))?;
         let (head, rest) = rest.split_first_chunk::<8>()?;
@@ -178,14 +211,14 @@ impl<'a> Record<'a> {
         let ttl = u32::from_be_bytes([head[2], head[3], head[4], head[5]]);
         let (data, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([head[6], head[7]])))?;
         *octets = rest;
-        Some(Record { owner, rtype, ttl, data })
+        Some(Changed { owner, rtype, ttl, data })
     }
 
     /// All records of an owner but the SOA record.
-    fn of(owner: &'a [u8], sets: &'a [u8]) -> impl Iterator<Item = Record<'a>> {
+    pub(super) fn of(owner: &'a [u8], sets: &'a [u8]) -> impl Iterator<Item = Changed<'a>> {
         let sets = Rrset::all(sets).flat_map(|set| [set, set.signatures()]);
         sets.filter(|set| set.rtype != Rtype::SOA).flat_map(move |set| {
-            set.data().map(move |data| Record { owner, rtype: set.rtype, ttl: set.ttl, data })
+            set.data().map(move |data| Changed { owner, rtype: set.rtype, ttl: set.ttl, data })
         })
     }
 }
@@ -215,13 +248,13 @@ mod tests {
     }
 
     /// All records of a zone but the SOA record.
-    fn records(zone: &Zone) -> HashSet<Record<'_>> {
+    fn records(zone: &Zone) -> HashSet<Changed<'_>> {
         let names = zone.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets()));
-        names.chain(zone.hidden()).flat_map(|(owner, sets)| Record::of(owner, sets)).collect()
+        names.chain(zone.hidden()).flat_map(|(owner, sets)| Changed::of(owner, sets)).collect()
     }
 
     /// What a secondary makes of a version and differences that lead to another; serial numbers are held against theirs.
-    fn applied<'a>(from: &'a Zone, differences: &'a [Arc<Difference>], to: &Zone) -> HashSet<Record<'a>> {
+    fn applied<'a>(from: &'a Zone, differences: &'a [Arc<Difference>], to: &Zone) -> HashSet<Changed<'a>> {
         let (mut all, mut serial) = (records(from), from.serial());
         for difference in differences {
             assert_eq!(difference.from, serial);

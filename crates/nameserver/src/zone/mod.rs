@@ -10,9 +10,10 @@
 //! - [`read`]: a master file's records, with the `forms` of their data; `text`: the way back.
 //! - `build`: a zone out of records; `links`: what is found and composed then.
 //! - `tree`: names that come and go, and those above them with them; `steering`: policies at names.
-//! - `history`: what changed from one version to the next, for secondaries.
+//! - `history`: what changed from one version to the next, for secondaries; `changed`: a zone after what a primary changed.
 
 mod build;
+mod changed;
 mod denial;
 mod forms;
 mod history;
@@ -35,8 +36,8 @@ pub use crate::names::Cursor;
 use crate::names::{Entry, NameHash, NameTable, Value};
 pub use denial::Proof;
 pub(crate) use forms::hex;
-pub use history::Difference;
 use history::History;
+pub use history::{Changed, Difference};
 use links::Links;
 pub use rrset::Rrset;
 pub use steering::Hindrance;

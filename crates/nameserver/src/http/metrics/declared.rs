@@ -664,14 +664,19 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "pointsman_refreshes_total",
         help: "Times that a zone was asked for at its primary, by what became of it: it was as it was, it was taken, or no \
-               address gave it.",
+               address gave it. Those that are incremental are among the taken ones: only what changed came.",
         kind: Kind::Counter,
         unit: "refreshes",
         labels: &["outcome"],
         read: |source, samples| {
             samples.transfers(
                 source,
-                &[("confirmed", |t| &t.confirmed), ("taken", |t| &t.taken), ("failed", |t| &t.failed)],
+                &[
+                    ("confirmed", |t| &t.confirmed),
+                    ("taken", |t| &t.taken),
+                    ("incremental", |t| &t.taken_incrementally),
+                    ("failed", |t| &t.failed),
+                ],
             );
         },
     },
