@@ -8,8 +8,8 @@ use crate::config::spec::PrimarySpec;
 pub(crate) const PRIMARY: Section<PrimarySpec> = Section {
     name: "primary",
     about: "Servers that give us zones, of which we are a secondary; the heading may be repeated. A zone is taken at start, \
-        after each NOTIFY, and as often as its SOA record says, with AXFR over TCP; it is kept in the store. One that is not \
-        confirmed for as long as that record allows is answered SERVFAIL.",
+        after each NOTIFY, and as often as its SOA record says, with IXFR or AXFR over TCP; it is kept in the store. \
+        One that is not confirmed for as long as that record allows is answered SERVFAIL.",
     keys: &[
         Key {
             name: "zones",
