@@ -70,6 +70,8 @@ pub enum Edit {
     PutZone {
         /// The zone, without its policies.
         zone: Box<Zone>,
+        /// Its canonical text; absent where that is longer than what can be stored.
+        text: Option<Arc<str>>,
         /// What it was read from, for the places of faults.
         master: Arc<Master<'static>>,
         /// What must hold for the zone that has this origin now.
@@ -199,8 +201,18 @@ impl Edit {
             let what = format!("the SOA record is of {:?}", zone.origin());
             return Err(Fault::whole(source, what, format!("{origin:?}, the zone that is put")).into());
         }
-        let (zone, master) = (Box::new(zone), Arc::new(master));
-        Ok(Edit::PutZone { zone, master, condition, by_primary: false })
+        Ok(Edit::put_zone(zone, master, condition, false))
+    }
+
+    /// Puts a zone that was read from a master file.
+    pub(crate) fn put_zone(
+        zone: Zone,
+        master: Master<'static>,
+        condition: Condition,
+        by_primary: bool,
+    ) -> Edit {
+        let text = zone.to_text_within(store::TEXT_MAX).map(Arc::from);
+        Edit::PutZone { zone: Box::new(zone), text, master: Arc::new(master), condition, by_primary }
     }
 
     /// Prepares to put a zone as its primary gave it; `source` is what faults call the text.
@@ -338,11 +350,11 @@ impl Book {
     /// [`Refused`]; the book may then be half changed and must be thrown away.
     pub fn apply(&mut self, edit: Edit) -> Result<Vec<Change>, Refused> {
         match edit {
-            Edit::PutZone { zone, master, condition, by_primary } => {
+            Edit::PutZone { zone, text, master, condition, by_primary } => {
                 if !by_primary {
                     self.check_given(zone.origin(), Some(&master))?;
                 }
-                self.put_zone(*zone, &master, &condition)
+                self.put_zone(*zone, text.as_deref(), &master, &condition)
             }
             Edit::DeleteZone { origin, condition } => {
                 self.check_given(&folded(&origin, "origin")?, None)?;

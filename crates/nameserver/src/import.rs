@@ -272,8 +272,7 @@ impl Edits<'_> {
         // One that a primary gives is refused each time that its file is named, not only where that is new.
         if imported.is_some() || self.primaries.give(zone.origin()) {
             tracing::info!(zone = origin, file = source, "a zone is read");
-            let (zone, master) = (Box::new(zone), Arc::new(master));
-            let put = Edit::PutZone { zone, master, condition: Condition::Always, by_primary: false };
+            let put = Edit::put_zone(zone, master, Condition::Always, false);
             self.edits.extend([put].into_iter().chain(imported));
         }
         Ok(())

@@ -53,16 +53,17 @@ impl Book {
     pub(super) fn put_zone(
         &mut self,
         zone: Zone,
+        text: Option<&str>,
         master: &Master<'_>,
         condition: &Condition,
     ) -> Result<Vec<Change>, Refused> {
         let origin = dns::name::to_text(zone.origin().wire());
         condition.check(|| self.zone(&origin).map(|(_, tag)| tag))?;
-        let text = zone.to_text_within(store::TEXT_MAX).ok_or_else(|| too_long(&origin))?;
+        let text = text.ok_or_else(|| too_long(&origin))?;
         let mut faults = Faults::default();
-        self.check_serial(&zone, master, &text).unwrap_or_else(|fault| faults.push(fault));
+        self.check_serial(&zone, master, text).unwrap_or_else(|fault| faults.push(fault));
         self.place_zone(zone, Some(master)).unwrap_or_else(|found| faults.append(found));
-        Ok(vec![faults.or(Change::PutZone { origin, text })?])
+        Ok(vec![faults.or(Change::PutZone { origin, text: text.into() })?])
     }
 
     /// Puts a zone in its place, with the policies that have names in it; `master` is what it was read from, where that is
