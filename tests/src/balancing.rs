@@ -20,6 +20,8 @@ pub struct Balancing {
     pub program: Program,
     /// Where it answers DNS.
     pub dns: SocketAddr,
+    /// Where it answers over TLS, where it does.
+    pub tls: Option<SocketAddr>,
     /// Where agents report, where they do.
     pub credit: Option<SocketAddr>,
     /// Where HTTP is answered, where it is.
@@ -42,10 +44,11 @@ impl Balancing {
             line.split(' ').nth(2).and_then(|text| text.parse().ok()).expect("an address")
         };
         let dns = at("(DNS)");
+        let tls = more.contains(&"--tls-listen").then(|| at("(DNS over TLS)"));
         let credit = more.contains(&"--credit").then(|| at("(credit)"));
         let http = more.contains(&"--http").then(|| at("(HTTP)"));
         program.line("ready");
-        Balancing { program, dns, credit, http }
+        Balancing { program, dns, tls, credit, http }
     }
 
     /// A client of its HTTP.

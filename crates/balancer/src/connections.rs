@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use dns::edns::Edns;
 use dns::query::{HEADER, Refusal, TRUNCATED};
-use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
+use dns::relay::{Added, add_subnet, is_padded, pad, take_out_of_one_hop, take_out_subnet};
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::Admission;
@@ -93,11 +93,13 @@ pub struct Desk {
     pub clients: Clients,
 }
 
-/// Who asks, and at which address.
+/// Who asks, at which address, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) client: SocketAddr,
     pub(crate) local: SocketAddr,
+    /// Whether nobody on the way sees more of messages than their lengths.
+    pub(crate) is_encrypted: bool,
 }
 
 /// A query that may go on.
@@ -167,7 +169,8 @@ impl Connections {
         };
         if !is_told {
             let servfail = Says::Rcode(Rcode::SERVFAIL);
-            tell(answers, ours(query, asked.question_end, asked.edns.as_ref(), servfail)).await;
+            let answer = ours(query, asked.question_end, asked.edns.as_ref(), servfail);
+            tell(answers, padded(answer, query, asked.question_end, way)).await;
         }
     }
 
@@ -230,7 +233,7 @@ impl Connections {
     ) -> Option<()> {
         let question_end = asked.question_end;
         let (mut onward, mut added) = (query.to_vec(), Added::Nothing);
-        let length = take_out_keepalive(&mut onward, question_end);
+        let length = take_out_of_one_hop(&mut onward, question_end);
         onward.truncate(length);
         if let Some(subnet) = self.client_address.subnet(way.client.ip()) {
             added = add_subnet(&mut onward, question_end, asked.edns.as_ref(), &subnet);
@@ -238,9 +241,9 @@ impl Connections {
         let for_client = |mut reply: Vec<u8>| {
             reply[..2].copy_from_slice(&query[..2]);
             let length = take_out_subnet(&mut reply, question_end, added);
-            let length = take_out_keepalive(&mut reply[..length], question_end);
+            let length = take_out_of_one_hop(&mut reply[..length], question_end);
             reply.truncate(length);
-            reply
+            padded(reply, query, question_end, way)
         };
         let (mut tried, mut tries, mut is_free) = (Set::EMPTY, 0, false);
         let mut overdue = Overdue::new();
@@ -410,6 +413,14 @@ impl Connections {
     }
 }
 
+/// An answer as it is sent: padded where the query is, and only lengths can be seen.
+fn padded(mut answer: Vec<u8>, query: &[u8], question_end: usize, way: Way) -> Vec<u8> {
+    if way.is_encrypted && is_padded(query, question_end) {
+        pad(&mut answer, question_end);
+    }
+    answer
+}
+
 /// The first answer of those whose time is over that is one: a failure is none, nor is one that is truncated.
 async fn first_good(overdue: &mut Overdue<Arc<BackEnd>>) -> Vec<u8> {
     loop {
@@ -573,7 +584,7 @@ pub(crate) mod tests {
 
     /// A client's way to us.
     fn way(last: u8) -> Way {
-        Way { client: ([192, 0, 2, last], 9).into(), local: ([127, 0, 0, 1], 53).into() }
+        Way { client: ([192, 0, 2, last], 9).into(), local: ([127, 0, 0, 1], 53).into(), is_encrypted: false }
     }
 
     async fn answered(connections: &Connections) -> Rcode {
@@ -661,9 +672,9 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn what_is_too_long_for_a_datagram_goes_on_over_a_connection() {
         let head = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0";
-        // Padding (RFC 7830).
+        // An option for local use (RFC 6891 §9).
         let padding = (ASKED_MAX + 1 - head.len() - 6) as u16;
-        let options = [&[0, 12], &padding.to_be_bytes()[..], &vec![0; padding.into()]].concat();
+        let options = [&[0xfd, 0xe9], &padding.to_be_bytes()[..], &vec![0; padding.into()]].concat();
         let asked = [&head[..], &(options.len() as u16).to_be_bytes(), &options].concat();
         assert_eq!(asked.len(), ASKED_MAX + 1);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");

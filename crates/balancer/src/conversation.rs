@@ -1,5 +1,5 @@
-//! Clients over TCP: many connections on tokio, each with several queries under way, answered as answers come
-//! (RFC 7766 §7).
+//! Clients over TCP and TLS: many connections on tokio, each with several queries under way, answered as answers come
+//! (RFC 7766 §7, RFC 7858).
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,13 +10,15 @@ use std::time::Duration;
 use net::accept::{Acceptor, Event};
 use net::admission::Place;
 use net::framing::{Assembler, prefix};
-use net::linger::linger;
+use net::linger::{LINGER_MAX, linger};
 use net::shutdown::Shutdown;
+use net::tls::identity::Identity;
+use net::tls::stream::Stream;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::connections::{Connections, Way};
 
@@ -26,8 +28,13 @@ pub const PIPELINED_MAX: usize = 64;
 /// Octets that are read at once.
 const PIECE: usize = 8 << 10;
 
-/// Serves connections until the shutdown begins; then queries under way are answered.
-pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdown: Shutdown) {
+/// Serves connections until the shutdown begins; then queries under way are answered. With an identity they are encrypted.
+pub async fn serve(
+    connections: Arc<Connections>,
+    listener: TcpListener,
+    identity: Option<Arc<Identity>>,
+    shutdown: Shutdown,
+) {
     let mut acceptor = Acceptor::new(listener, shutdown.clone());
     while let Some(event) = acceptor.next().await {
         match event {
@@ -37,11 +44,12 @@ pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdow
                     connections.desk().counters.full.add(1);
                     continue;
                 };
-                let (connections, shutdown) = (connections.clone(), shutdown.clone());
+                let (connections, identity, shutdown) =
+                    (connections.clone(), identity.clone(), shutdown.clone());
                 let has_replaced = place.has_replaced();
                 acceptor.spawn(async move {
                     // What goes wrong on a connection is its client's to know.
-                    let _ = converse(connections, stream, client, place, shutdown).await;
+                    let _ = begin(connections, (stream, client), identity, place, shutdown).await;
                 });
                 // Who gives way is to be gone before too many others come.
                 if has_replaced {
@@ -57,6 +65,43 @@ pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdow
     }
 }
 
+/// Comes to terms with a client where its connection is to be encrypted, in the time that one message may take; then
+/// answers it.
+///
+/// # Errors
+/// As [`converse`].
+async fn begin(
+    connections: Arc<Connections>,
+    (stream, client): (TcpStream, SocketAddr),
+    identity: Option<Arc<Identity>>,
+    place: Place,
+    shutdown: Shutdown,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let way = Way { client, local: stream.local_addr()?, is_encrypted: identity.is_some() };
+    place.waits(false);
+    let stream = match identity {
+        None => Stream::Plain(stream),
+        Some(identity) => {
+            let agreed = tokio::select! {
+                biased;
+                () = shutdown.wait() => return Ok(()),
+                () = place.gives_way() => {
+                    connections.desk().counters.gave_way.add(1);
+                    return Ok(());
+                }
+                agreed = timeout(connections.limits.message, identity.accept(stream)) => agreed,
+            };
+            let Ok(Ok(stream)) = agreed else {
+                connections.desk().counters.tls_failed.add(1);
+                return Ok(());
+            };
+            Stream::Encrypted(Box::new(stream))
+        }
+    };
+    converse(connections, stream, way, place, shutdown).await
+}
+
 /// Answers what comes over a connection, until its client, a limit or the shutdown ends it; what is under way then is
 /// still answered, if the client takes it in the time that one message may take. Who gives way to a new client ends at
 /// once: of all clients it is the one of which nothing has come for longest, and to which no answer has gone.
@@ -65,18 +110,17 @@ pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdow
 /// What the system says where the connection is gone at once.
 async fn converse(
     connections: Arc<Connections>,
-    stream: TcpStream,
-    client: SocketAddr,
+    stream: Stream,
+    way: Way,
     place: Place,
     shutdown: Shutdown,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let way = Way { client, local: stream.local_addr()? };
     let limits = connections.limits;
     let ending = connections.query_time_max().saturating_add(limits.message);
-    let (mut reads, writes) = stream.into_split();
+    let (mut reads, writes) = tokio::io::split(stream);
     let (answered, answers) = mpsc::channel(PIPELINED_MAX);
-    let writer = tokio::spawn(write(writes, answers, limits.message));
+    let (stop, stopped) = oneshot::channel();
+    let writer = tokio::spawn(write(writes, answers, limits.message, stopped));
     let mut conversation = Conversation::begin(connections.clone(), way, &place, answered);
     let mut piece = vec![0; PIECE];
     // Octets in it that nobody has looked at yet, as many queries are under way as may be.
@@ -94,9 +138,12 @@ async fn converse(
             () = sleep_until(until) => break true,
             () = &mut gives_way => {
                 connections.desk().counters.gave_way.add(1);
-                writer.abort();
+                drop(stop);
                 // What the client does not take, the kernel is not to keep.
-                return reads.as_ref().set_zero_linger();
+                return match writer.await {
+                    Ok(writes) => reads.unsplit(writes).socket().set_zero_linger(),
+                    Err(_) => Ok(()),
+                };
             }
             Some(_) = conversation.under_way.join_next() => conversation.ended(),
             read = reads.read(&mut piece), if unheard.is_empty() => match read {
@@ -105,44 +152,66 @@ async fn converse(
             },
         }
     };
-    finish(conversation.end(), writer, ending).await;
-    // With the writer our side has ended.
+    let Some(writes) = finish(conversation.end(), writer, stop, ending).await else { return Ok(()) };
+    let mut stream = reads.unsplit(writes);
+    // Who takes nothing more does not hear of it either.
+    let _ = timeout(LINGER_MAX, stream.shutdown()).await;
     if may_be_sending {
         place.waits(true);
         tokio::select! {
             () = &mut gives_way => {}
-            () = linger(&mut reads) => {}
+            () = linger(&mut stream) => {}
         }
     }
     Ok(())
 }
 
 /// Waits until all has been answered and written, and no longer than `patience`: who takes each of many answers slowly
-/// holds up neither a stop nor who is to have the place.
-async fn finish(answered: impl Future<Output = ()>, mut writer: JoinHandle<()>, patience: Duration) {
+/// holds up neither a stop nor who is to have the place. Returns what was written to.
+async fn finish<W>(
+    answered: impl Future<Output = ()>,
+    mut writer: JoinHandle<W>,
+    stop: oneshot::Sender<()>,
+    patience: Duration,
+) -> Option<W> {
     let all = async {
         answered.await;
-        let _ = (&mut writer).await;
+        (&mut writer).await
     };
-    if tokio::time::timeout(patience, all).await.is_err() {
-        writer.abort();
-        let _ = writer.await;
+    match timeout(patience, all).await {
+        Ok(writes) => writes.ok(),
+        Err(_) => {
+            drop(stop);
+            writer.await.ok()
+        }
     }
 }
 
-/// Writes answers as they come, until all have come or the client takes one no more for so long.
-async fn write(
-    mut writes: impl AsyncWrite + Unpin,
+/// Writes answers as they come, until all have come, the client takes one no more for so long, or nobody wants it any
+/// more. Returns what it has written to.
+async fn write<W: AsyncWrite + Unpin>(
+    mut writes: W,
     mut answers: mpsc::Receiver<Vec<u8>>,
     patience: Duration,
-) {
-    while let Some(answer) = answers.recv().await {
-        let frame = [&prefix(answer.len())[..], &answer].concat();
-        match tokio::time::timeout(patience, writes.write_all(&frame)).await {
-            Ok(Ok(())) => {}
-            _ => return,
+    stopped: oneshot::Receiver<()>,
+) -> W {
+    let all = async {
+        while let Some(answer) = answers.recv().await {
+            let frame = [&prefix(answer.len())[..], &answer].concat();
+            let written = async {
+                writes.write_all(&frame).await?;
+                writes.flush().await
+            };
+            if !matches!(timeout(patience, written).await, Ok(Ok(()))) {
+                break;
+            }
         }
+    };
+    tokio::select! {
+        () = all => {}
+        _ = stopped => {}
     }
+    writes
 }
 
 /// What a client has asked over its connection.
@@ -165,7 +234,6 @@ impl<'a> Conversation<'a> {
         place: &'a Place,
         answered: mpsc::Sender<Vec<u8>>,
     ) -> Conversation<'a> {
-        place.waits(false);
         Conversation {
             connections,
             way,
@@ -258,7 +326,7 @@ mod tests {
         let address = listener.local_addr().expect("it is bound");
         let listener = TcpListener::from_std(listener).expect("there is a runtime");
         let shutdown = Shutdown::new();
-        tokio::spawn(serve(connections.clone(), listener, shutdown.clone()));
+        tokio::spawn(serve(connections.clone(), listener, None, shutdown.clone()));
         (address, connections, shutdown)
     }
 
@@ -305,7 +373,8 @@ mod tests {
             answered.try_send(vec![0; ANSWER]).expect("there is room");
         }
         drop(answered);
-        let writer = tokio::spawn(write(writes, answers, message));
+        let (stop, stopped) = oneshot::channel();
+        let writer = tokio::spawn(write(writes, answers, message, stopped));
         let client = tokio::spawn(async move {
             let mut taken = 0;
             while reads.read_exact(&mut [0; 2 + ANSWER]).await.is_ok() {
@@ -314,7 +383,7 @@ mod tests {
             }
             taken
         });
-        finish(async {}, writer, message).await;
+        finish(async {}, writer, stop, message).await;
         let taken = client.await.expect("it does not panic");
         assert!((1..5).contains(&taken), "{taken}");
     }

@@ -133,6 +133,8 @@ pub struct FrontCounters {
     pub full: Count,
     /// Connections of clients that gave way to new ones, as all places were taken.
     pub gave_way: Count,
+    /// Connections of clients that came to no terms over TLS, or took too long for it.
+    pub tls_failed: Count,
     /// Queries whose client had as many as one may have: dropped, over connections answered SERVFAIL.
     pub full_client: Count,
     /// Queries for which no free id was found.

@@ -15,6 +15,7 @@ use net::clock::Clock;
 use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
 use net::tcp::Limits as TcpLimits;
+use net::tls::identity::Identity;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
 use routing::Acl;
 use routing::balance::Policy;
@@ -68,6 +69,8 @@ pub struct Options {
     pub client_address: ClientAddress,
     /// What clients over connections may hold.
     pub tcp: TcpLimits,
+    /// The addresses to answer at over TLS, and what is shown to clients there.
+    pub tls: Option<(Vec<SocketAddr>, Arc<Identity>)>,
     /// How back ends are watched.
     pub probing: Probing,
     /// Where agents send their reports, with the key that they share.
@@ -122,7 +125,7 @@ struct Bound {
     /// For datagrams: one for each worker.
     sockets: Vec<Arc<UdpListener>>,
     /// For connections, and once more to keep the ports when these are closed.
-    streams: Vec<tokio::net::TcpListener>,
+    streams: Vec<(tokio::net::TcpListener, Option<Arc<Identity>>)>,
     ports: Vec<TcpListener>,
     /// At which addresses these are.
     addresses: Vec<SocketAddr>,
@@ -211,8 +214,8 @@ impl Service {
         };
         let connections = Arc::new(connections(&options, field.clone(), desk, clock));
         let Service { shutdown, tasks, .. } = &mut service;
-        for listener in bound.streams {
-            tasks.spawn(conversation::serve(connections.clone(), listener, shutdown.clone()));
+        for (listener, identity) in bound.streams {
+            tasks.spawn(conversation::serve(connections.clone(), listener, identity, shutdown.clone()));
         }
         if let Some(credits) = bound.credits {
             tasks.spawn(credits.run(shutdown.clone()));
@@ -273,8 +276,16 @@ impl Bound {
             sockets.extend(each);
             listening.push(("DNS", port.local_addr().map_err(StartError::System)?));
             let stream = port.try_clone().and_then(tokio::net::TcpListener::from_std);
-            streams.push(stream.map_err(StartError::System)?);
+            streams.push((stream.map_err(StartError::System)?, None));
             ports.push(port);
+        }
+        for (address, identity) in
+            options.tls.iter().flat_map(|(all, identity)| all.iter().map(move |one| (one, identity)))
+        {
+            let stream = net::tcp::bind(*address).map_err(StartError::Bind)?;
+            listening.push(("DNS over TLS", stream.local_addr().map_err(StartError::System)?));
+            let stream = tokio::net::TcpListener::from_std(stream).map_err(StartError::System)?;
+            streams.push((stream, Some(identity.clone())));
         }
         let addresses = listening.iter().map(|(_, address)| *address).collect();
         let pages = options.http.map(net::tcp::bind).transpose().map_err(StartError::Bind)?;

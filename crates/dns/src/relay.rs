@@ -1,5 +1,5 @@
 //! Messages that are passed on: a client's subnet put into a query, and taken out of the answer again (RFC 7871 §7.2); and
-//! what is said from one hop to the next only taken out of either (RFC 7828).
+//! what is said from one hop to the next only taken out of either (RFC 7828, RFC 7830), or padded anew.
 
 use std::ops::Range;
 
@@ -103,40 +103,88 @@ pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> u
             reply[10..HEADER].copy_from_slice(&additional.to_be_bytes());
             start
         }
-        _ => take_out(reply, start..end, CLIENT_SUBNET),
+        _ => take_out(reply, start..end, &[CLIENT_SUBNET]),
     }
 }
 
-/// Takes TCP keepalive out of a query or an answer whose question ends at `question_end`, since the connection to the next
-/// hop is another one; returns the message's length. Octets behind the last record go with it.
+/// The options that are from one hop to the next: keepalive of a connection, and padding.
+const OF_ONE_HOP: [u16; 2] = [OptionCode::TCP_KEEPALIVE.to_int(), PADDING];
+
+/// Padding (RFC 7830).
+const PADDING: u16 = OptionCode::PADDING.to_int();
+
+/// What the length of a padded answer is a multiple of, in octets (RFC 8467 §4.1).
+pub const PADDED_TO: usize = 468;
+
+/// Takes TCP keepalive and padding out of a query or an answer whose question ends at `question_end`, since the connection
+/// to the next hop is another one; returns the message's length. Octets behind the last record go with it.
 ///
 /// A message stays as it is where it breaks off, and where anything follows its OPT record: a signature (TSIG, SIG(0))
 /// would not hold any more.
 ///
 /// # Panics
 /// Where the message is shorter than a header.
-pub fn take_out_keepalive(message: &mut [u8], question_end: usize) -> usize {
+pub fn take_out_of_one_hop(message: &mut [u8], question_end: usize) -> usize {
     let length = message.len();
+    last_opt(message, question_end).map_or(length, |opt| take_out(message, opt, &OF_ONE_HOP))
+}
+
+/// Whether a query whose question ends at `question_end` is padded: then its answer is to be (RFC 7830 §4).
+///
+/// # Panics
+/// Where it is shorter than a header.
+pub fn is_padded(query: &[u8], question_end: usize) -> bool {
+    let Some(opt) = last_opt(query, question_end) else { return false };
+    let mut options = &query[opt.start + OPT..opt.end];
+    while let Some((head, rest)) = options.split_first_chunk::<OPTION>() {
+        if u16::from_be_bytes([head[0], head[1]]) == PADDING {
+            return true;
+        }
+        options = rest.get(usize::from(u16::from_be_bytes([head[2], head[3]]))..).unwrap_or_default();
+    }
+    false
+}
+
+/// Pads an answer, whose question ends at `question_end`, to a multiple of [`PADDED_TO`] octets. One that breaks off, has
+/// no OPT record, or anything behind that, stays as it is, and so does one that would be too long.
+///
+/// # Panics
+/// Where it is shorter than a header.
+pub fn pad(answer: &mut Vec<u8>, question_end: usize) {
+    let Some(opt) = last_opt(answer, question_end) else { return };
+    let length = (opt.end + OPTION).next_multiple_of(PADDED_TO);
+    if length > MESSAGE_MAX {
+        return;
+    }
+    let (options, padding) = (opt.start + OPT, length - opt.end - OPTION);
+    answer.truncate(opt.end);
+    answer.extend([PADDING, padding as u16].map(u16::to_be_bytes).as_flattened());
+    answer.resize(length, 0);
+    answer[options - 2..options].copy_from_slice(&((length - options) as u16).to_be_bytes());
+}
+
+/// The OPT record of a message whose question ends at `question_end`, where it is the last record.
+fn last_opt(message: &[u8], question_end: usize) -> Option<Range<usize>> {
     let (mut last, mut end) = (None, question_end);
     for record in Records::of(message, question_end) {
-        let Some(record) = record else { return length };
+        let record = record?;
         let is_opt = record.rtype == Rtype::OPT && record.owner_is_root;
         last = is_opt.then_some(end..record.end);
         end = record.end;
     }
-    last.map_or(length, |opt| take_out(message, opt, OptionCode::TCP_KEEPALIVE.to_int()))
+    last
 }
 
-/// Takes all options of this code out of the OPT record that stands here; returns where the record ends then.
-fn take_out(message: &mut [u8], opt: Range<usize>, code: u16) -> usize {
+/// Takes all options of these codes out of the OPT record that stands here; returns where the record ends then.
+fn take_out(message: &mut [u8], opt: Range<usize>, codes: &[u16]) -> usize {
     let options = opt.start + OPT;
-    let kept = keep_options(&mut message[options..opt.end], code);
+    let kept = keep_options(&mut message[options..opt.end], codes);
     message[options - 2..options].copy_from_slice(&(kept as u16).to_be_bytes());
     options + kept
 }
 
-/// Moves together all options but those of this code; returns how long they are. What is no option stays.
-fn keep_options(options: &mut [u8], taken_out: u16) -> usize {
+/// Moves together all options but those of these codes; returns how long they are. What is no option stays.
+fn keep_options(options: &mut [u8], taken_out: &[u16]) -> usize {
     let (mut from, mut to) = (0, 0);
     while let Some(head) = options.get(from..from + OPTION) {
         let code = u16::from_be_bytes([head[0], head[1]]);
@@ -144,7 +192,7 @@ fn keep_options(options: &mut [u8], taken_out: u16) -> usize {
         if end > options.len() {
             break;
         }
-        if code != taken_out {
+        if !taken_out.contains(&code) {
             options.copy_within(from..end, to);
             to += end - from;
         }
@@ -304,7 +352,7 @@ mod tests {
             ("an option that breaks off", opt(&[KEEPALIVE, b"\0\x0b\0\x09\0"]), opt(&[b"\0\x0b\0\x09\0"])),
         ] {
             let mut found = message(0x81, &[A, &before]);
-            let length = take_out_keepalive(&mut found, END);
+            let length = take_out_of_one_hop(&mut found, END);
             assert_eq!(found[..length], message(0x81, &[A, &after]), "{what}");
         }
         let with = opt(&[KEEPALIVE]);
@@ -316,8 +364,49 @@ mod tests {
             ("a header alone", vec![0, 0, 0x81, 1, 0, 0, 0, 9, 0, 0, 0, 9]),
         ] {
             let mut found = before.clone();
-            assert_eq!(take_out_keepalive(&mut found, END), before.len(), "{what}");
+            assert_eq!(take_out_of_one_hop(&mut found, END), before.len(), "{what}");
             assert_eq!(found, before, "{what}");
+        }
+    }
+
+    #[test]
+    fn padding_goes_and_comes_anew() {
+        let padding = |octets: usize| [&[0, 12, 0, octets as u8][..], &vec![0; octets]].concat();
+        let padded = message(0x81, &[A, &opt(&[COOKIE_ALONE, &padding(20)])]);
+        assert!(is_padded(&padded, END) && is_padded(&message(1, &[&opt(&[&padding(0)])]), END));
+        let mut found = padded.clone();
+        let length = take_out_of_one_hop(&mut found, END);
+        found.truncate(length);
+        let plain = message(0x81, &[A, &opt(&[COOKIE_ALONE])]);
+        assert_eq!(found, plain);
+        assert!(!is_padded(&plain, END) && !is_padded(&message(1, &[A]), END));
+
+        pad(&mut found, END);
+        assert_eq!((found.len(), is_padded(&found, END)), (PADDED_TO, true));
+        let back = take_out_of_one_hop(&mut found, END);
+        assert_eq!(found[..back], plain, "nothing else has changed");
+        for (what, answer) in [
+            ("no EDNS", message(0x81, &[A])),
+            ("signed", message(0x81, &[&opt(&[]), TSIG])),
+            ("cut off", plain[..50].to_vec()),
+            ("as long as a message may be", {
+                let txt = [&b"\xc0\x0c\0\x10\0\x01\0\0\0\x05\xff\xbe"[..], &[b'x'; 0xffbe]].concat();
+                message(0x81, &[&txt, &opt(&[])])
+            }),
+        ] {
+            let mut found = answer.clone();
+            pad(&mut found, END);
+            assert!(found == answer, "{what}");
+        }
+        // From the last length that has room for the option to the first that has not.
+        for more in 0..2 * PADDED_TO {
+            let txt = [&b"\xc0\x0c\0\x10\0\x01\0\0\0\x05"[..], &(more as u16).to_be_bytes(), &vec![0; more]]
+                .concat();
+            let mut found = message(0x81, &[&txt, &opt(&[])]);
+            let least = found.len() + OPTION;
+            pad(&mut found, END);
+            assert!(found.len() % PADDED_TO == 0 && found.len() - least < PADDED_TO, "{more}");
+            assert!(is_padded(&found, END));
         }
     }
 
@@ -327,9 +416,13 @@ mod tests {
             mut octets in proptest::collection::vec(any::<u8>(), HEADER..80),
             options in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            prop_assert!(take_out_keepalive(&mut octets, END) <= octets.len());
+            prop_assert!(take_out_of_one_hop(&mut octets, END) <= octets.len());
             let mut with = message(0x81, &[A, &opt(&[&options])]);
-            prop_assert!(take_out_keepalive(&mut with, END) <= with.len());
+            prop_assert!(take_out_of_one_hop(&mut with, END) <= with.len());
+            let _ = is_padded(&with, END);
+            pad(&mut with, END);
+            let _ = is_padded(&octets, END);
+            pad(&mut octets, END);
         }
     }
 }

@@ -1,4 +1,8 @@
-//! Which certificates clients of TLS take.
+//! TLS: which certificates clients take; what servers show theirs ([`identity`]), and the connections that come of it
+//! ([`stream`]).
+
+pub mod identity;
+pub mod stream;
 
 use std::sync::Arc;
 
@@ -8,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// The cryptography of all clients: `ring`.
+/// The cryptography of all clients and servers: `ring`.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -3,7 +3,7 @@
 use balancer::message::answers;
 use balancer::pending::{Asker, Pending, Unmatched};
 use dns::edns::Edns;
-use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
+use dns::relay::{Added, add_subnet, take_out_of_one_hop, take_out_subnet};
 use dns::{ClientSubnet, Folded, Query, Rtype};
 use domain::base::Message;
 use fastrand::Rng;
@@ -69,7 +69,7 @@ pub(super) fn relay(octets: &[u8]) {
             assert_eq!(edns.is_none(), added == Added::Record);
         }
         let mut onward = octets.to_vec();
-        let length = take_out_keepalive(&mut onward, end);
+        let length = take_out_of_one_hop(&mut onward, end);
         let left = Query::read(&onward[..length], &mut name).expect("it was a query").edns;
         let is_kept = left.is_some_and(|edns| edns.tcp_keepalive);
         assert!(!is_kept || onward == octets);
@@ -82,7 +82,7 @@ pub(super) fn relay(octets: &[u8]) {
     for added in [Added::Option, Added::Record, Added::Nothing] {
         let mut reply = octets.to_vec();
         let length = match added {
-            Added::Nothing => take_out_keepalive(&mut reply, QUESTION_END),
+            Added::Nothing => take_out_of_one_hop(&mut reply, QUESTION_END),
             _ => take_out_subnet(&mut reply, QUESTION_END, added),
         };
         let (before, after) = (Message::from_slice(octets), Message::from_slice(&reply[..length]));

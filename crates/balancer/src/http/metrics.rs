@@ -160,6 +160,12 @@ pub const METRICS: &[Metric] = &[
         gave_way
     ),
     front!(
+        "pointsman_balance_tls_failed_total",
+        "Connections of clients that came to no terms over TLS, or took longer for it than one message may.",
+        "connections",
+        tls_failed
+    ),
+    front!(
         "pointsman_balance_full_client_total",
         "Queries whose client had as many as one may have: over TCP answered SERVFAIL, others dropped.",
         "queries",

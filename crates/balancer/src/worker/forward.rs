@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
 use dns::query::Refusal;
-use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
+use dns::relay::{Added, add_subnet, take_out_of_one_hop, take_out_subnet};
 use dns::writer::without_question;
 use dns::{Query, Rcode};
 use net::udp::DATAGRAM_MAX;
@@ -49,7 +49,7 @@ impl Bench {
             Ok(index) => {
                 if edns.as_ref().is_some_and(|edns| edns.tcp_keepalive) {
                     let query = &mut self.pending.get_mut(index).query;
-                    let length = take_out_keepalive(query, question_end);
+                    let length = take_out_of_one_hop(query, question_end);
                     query.truncate(length);
                 }
                 if let Some(subnet) = self.worker.limits.client_address.subnet(client.ip()) {

@@ -3,10 +3,13 @@
 mod back_ends;
 mod status;
 
+use std::sync::Arc;
+
 use api::Faults;
 use balancer::{Options, Service, measure};
 use clap::{Args, Subcommand};
-use tokio::signal::unix::SignalKind;
+use net::tls::identity::Identity;
+use tokio::signal::unix::{Signal, SignalKind};
 use web::client::{BALANCE, Client};
 
 use crate::account;
@@ -15,6 +18,7 @@ use crate::failure::Failure;
 use crate::log::Log;
 use crate::session::{self, Session};
 use crate::supervision::{self, Stop};
+use crate::tls_identity::Files;
 use crate::token;
 
 /// The arguments of `balance`.
@@ -90,18 +94,25 @@ impl Balance {
 
 /// Looks at the configuration, or balances by it.
 async fn run(flags: &Flags) -> Result<(), Failure> {
-    let (Lowered { options, form }, mut faults) = config::load(flags);
+    let (Lowered { options, tls_files, form }, mut faults) = config::load(flags);
     account::look_up(options.user.as_deref(), &mut faults);
     if flags.check {
         faults.or(())?;
         return session::print(b"ok");
     }
     let log = Log { form, level: tracing::Level::INFO };
-    serve(options, faults, flags.measure_weights, log).await.map_err(|failure| log.end(failure))
+    let renewal = options.tls.as_ref().map(|(_, identity)| identity.clone()).zip(tls_files);
+    serve(options, renewal, faults, flags.measure_weights, log).await.map_err(|failure| log.end(failure))
 }
 
 /// Balances unless there are faults, by weights that are measured before where they are to be.
-async fn serve(mut options: Options, faults: Faults, measures: bool, log: Log) -> Result<(), Failure> {
+async fn serve(
+    mut options: Options,
+    renewal: Option<Renewal>,
+    faults: Faults,
+    measures: bool,
+    log: Log,
+) -> Result<(), Failure> {
     faults.or(())?;
     log.begin();
     // Before the start, so that a signal during it is not lost.
@@ -117,16 +128,34 @@ async fn serve(mut options: Options, faults: Faults, measures: bool, log: Log) -
         log.tell(&format!("listening on {address} ({what})"));
     }
     supervision::ready(log);
-    let instead = "back ends change over HTTP (pointsman balance add, remove), all else with a restart";
     tokio::select! {
         () = stop.wanted() => {}
-        () = supervision::nothing_to_reload(hang_up, instead) => {}
+        () = renew(renewal, hang_up) => {}
     }
     supervision::stopping();
     tracing::info!("stopping");
     service.stop().await;
     log.tell("stopped");
     Ok(())
+}
+
+/// What clients are shown over TLS, and where it stands.
+type Renewal = (Arc<Identity>, Files);
+
+/// Shows clients what certificate and key have become, at each SIGHUP. It never returns.
+async fn renew(renewal: Option<Renewal>, mut hang_up: Signal) {
+    const INSTEAD: &str =
+        "back ends change over HTTP (pointsman balance add, remove), all else with a restart";
+    let Some((identity, files)) = renewal else {
+        return supervision::nothing_to_reload(hang_up, INSTEAD).await;
+    };
+    loop {
+        hang_up.recv().await;
+        match files.renew(&identity) {
+            Ok(()) => tracing::info!("certificate and key are read again; {INSTEAD}"),
+            Err(fault) => tracing::error!(%fault, "certificate and key go on as they were"),
+        }
+    }
 }
 
 /// Gives each back end the weight that its rate has beside those of others, and says so.

@@ -22,6 +22,7 @@ use super::spec::{BalanceSpec, Placed, resolve};
 use crate::credit_key;
 use crate::log::Form;
 use crate::near::is_near;
+use crate::tls_identity::Files;
 use crate::token;
 
 /// What `balance` was given on the command line; values are read when all of the configuration is.
@@ -55,6 +56,8 @@ impl Flagged for BalanceSpec {
 pub(crate) struct Lowered {
     /// What the balancer is started with.
     pub(crate) options: Options,
+    /// Where what clients are shown over TLS stands.
+    pub(crate) tls_files: Option<Files>,
     /// The form of log lines.
     pub(crate) form: Form,
 }
@@ -84,6 +87,10 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     without_effect([http], faults);
     let token = spec.token_file.as_ref().map(|file| token::read(&resolve(file)));
     let token = token.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());
+    let tls_files = tls_files(&spec, faults);
+    let identity = tls_files.as_ref().map(Files::read);
+    let identity = identity.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());
+    let tls_listen = spec.tls_listen.iter().map(|placed| placed.value).collect();
     let timeout = given(spec.timeout);
     let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
     let client_address = client_address(given(spec.client_address), subnet);
@@ -105,6 +112,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         allow,
         client_address,
         tcp: net::tcp::Limits::default(),
+        tls: identity.map(|identity| (tls_listen, identity)),
         probing: Probing {
             question: probe,
             client_address,
@@ -118,7 +126,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         token,
     };
     let form = Form::of(given(spec.log));
-    Lowered { options, form }
+    Lowered { options, tls_files, form }
 }
 
 fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
@@ -139,14 +147,17 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
         }
     }
     let credit = spec.credit.iter().map(|credit| ("credit", credit));
-    let bound = spec.listen.iter().map(|listen| ("listen", listen)).chain(credit);
+    let tls = spec.tls_listen.iter().map(|listen| ("tls_listen", listen));
+    let bound = spec.listen.iter().map(|listen| ("listen", listen)).chain(tls).chain(credit);
     for (key, Placed { value, place }) in bound.filter(|(_, bound)| circle::is_of_many(bound.value.ip())) {
         let what = format!("{value} in {key} is no host's address");
         faults.push(place.fault(what, "an address of this machine"));
     }
     unguarded("http", spec.http.as_ref(), (TOKEN_FILE, spec.token_file.is_some()), faults);
     let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
-    apart(listen.clone().chain(spec.http.iter().map(|http| ("http", http.value, &http.place))), faults);
+    let http = spec.http.iter().map(|http| ("http", http.value, &http.place));
+    let tls = spec.tls_listen.iter().map(|listen| ("tls_listen", listen.value, &listen.place));
+    apart(listen.clone().chain(tls).chain(http), faults);
     // Over UDP alone, so that the API, over TCP alone, may have the same port.
     if let Some(Placed { value, place }) = &spec.credit {
         listen.for_each(|listen| apart([listen, ("credit", *value, place)].into_iter(), faults));
@@ -161,6 +172,23 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             faults.push(place.fault(what, "another address for the balancer"));
         }
     }
+}
+
+/// Where certificate and key stand; where there is one, there are the other and an address.
+fn tls_files(spec: &BalanceSpec, faults: &mut Faults) -> Option<Files> {
+    let files = [("tls_certificate", &spec.tls_certificate), ("tls_key", &spec.tls_key)];
+    let place = spec.tls_listen.first().map(|listen| &listen.place);
+    let place = place.or(files.iter().find_map(|(_, file)| file.as_ref().map(|file| &file.place)))?;
+    for (key, _) in files.iter().filter(|(_, file)| file.is_none()) {
+        faults.push(
+            place.fault(format!("there is TLS and no {key}"), format!("{key} (--{})", key.replace('_', "-"))),
+        );
+    }
+    if spec.tls_listen.is_empty() {
+        faults.push(place.fault("there is TLS and no address for it", "tls_listen (--tls-listen ADDR)"));
+    }
+    let [certificate, key] = files.map(|(_, file)| file.as_ref().map(resolve));
+    Some(Files { certificate: certificate?, key: key? })
 }
 
 /// How back ends learn whose query it is; the bits are within the ranges of their keys.

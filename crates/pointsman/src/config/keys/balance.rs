@@ -108,6 +108,34 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             consequence: "With udp they go as datagrams, and over TCP where the answer is truncated.",
         },
         Key {
+            name: "tls_listen",
+            flag: Some("tls-listen"),
+            kind: Kind::Addresses(|s| &mut s.tls_listen),
+            default: Default::Absent { means: "nothing is taken over TLS", example: "[\"192.0.2.1:853\"]" },
+            about: "The addresses at which queries are taken over TLS (DNS over TLS, RFC 7858).",
+            consequence: "It needs tls_certificate and tls_key. Queries go on as those that come over TCP; answers are \
+                padded where queries are (RFC 8467).",
+        },
+        Key {
+            name: "tls_certificate",
+            flag: Some("tls-certificate"),
+            kind: Kind::Path(|s| &mut s.tls_certificate),
+            default: Default::Absent {
+                means: "there is no TLS",
+                example: "\"/etc/pointsman/fullchain.pem\"",
+            },
+            about: "The file with the certificate that clients are shown, and those that lead to its authority, in PEM form.",
+            consequence: "It is read at start, before the user changes, and on SIGHUP.",
+        },
+        Key {
+            name: "tls_key",
+            flag: Some("tls-key"),
+            kind: Kind::Path(|s| &mut s.tls_key),
+            default: Default::Absent { means: "there is no TLS", example: "\"/etc/pointsman/privkey.pem\"" },
+            about: "The file with the certificate's private key, in PEM form.",
+            consequence: "It is read when the certificate is. A file that others may read is refused.",
+        },
+        Key {
             name: "client_address",
             flag: Some("client-address"),
             kind: Kind::Choice(|s| &mut s.client_address, &["hidden", "subnet", "proxy"]),

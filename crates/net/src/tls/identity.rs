@@ -1,0 +1,105 @@
+//! What a server of TLS shows its clients: a certificate, and that it has its key.
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{Error, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::provider;
+
+/// The protocol that DNS over TLS is called by clients that name one (RFC 7858, RFC 9103 §7.1).
+const DOT: &[u8] = b"dot";
+
+/// The certificate and the key of a server of DNS over TLS. They may be renewed while it serves: connections that are open
+/// go on as they began.
+#[derive(Debug)]
+pub struct Identity(RwLock<Arc<ServerConfig>>);
+
+impl Identity {
+    /// The identity of a chain of certificates, the server's first, and of its private key, both in PEM form.
+    ///
+    /// # Errors
+    /// What they lack, as a fragment such as "the certificates hold none".
+    pub fn new(chain: &[u8], key: &[u8]) -> Result<Identity, String> {
+        Ok(Identity(RwLock::new(Arc::new(config(chain, key)?))))
+    }
+
+    /// Shows others from now on.
+    ///
+    /// # Errors
+    /// As [`Identity::new`]; then it shows what it did.
+    pub fn renew(&self, chain: &[u8], key: &[u8]) -> Result<(), String> {
+        let renewed = Arc::new(config(chain, key)?);
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = renewed;
+        Ok(())
+    }
+
+    /// Comes to terms with a client.
+    ///
+    /// # Errors
+    /// Why it does not: what the client sends is no TLS, or it wants what we do not have; or it is gone.
+    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> io::Result<TlsStream<S>> {
+        let config = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        TlsAcceptor::from(config).accept(stream).await
+    }
+}
+
+fn config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, String> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<_, _>>()
+        .map_err(|cause| format!("the certificates cannot be read: {cause:?}"))?;
+    if chain.is_empty() {
+        return Err("the certificates hold none: no -----BEGIN CERTIFICATE-----".into());
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| match cause {
+        PemError::NoItemsFound => "the key holds none: no -----BEGIN PRIVATE KEY-----".to_string(),
+        _ => "the key cannot be read".into(),
+    })?;
+    let builder = ServerConfig::builder_with_provider(provider());
+    let builder = builder.with_safe_default_protocol_versions().map_err(|cause| cause.to_string())?;
+    let mut config =
+        builder.with_no_client_auth().with_single_cert(chain, key).map_err(|cause| match cause {
+            Error::InconsistentKeys(_) => "the key is not that of the first certificate".to_string(),
+            cause => format!("the certificate or the key cannot be used: {cause}"),
+        })?;
+    config.alpn_protocols = vec![DOT.to_vec()];
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::tests::certificate::Certificate;
+    use ::tests::folder::Folder;
+    use std::fs;
+
+    #[test]
+    fn what_is_no_identity_is_told() {
+        let folders = [Folder::new(), Folder::new()];
+        let [[chain, key], [other_chain, other_key]] = folders.each_ref().map(|folder| {
+            let made = Certificate::new(folder);
+            [made.certificate, made.key].map(|path| fs::read(path).expect("it was made"))
+        });
+        let identity = Identity::new(&chain, &key).expect("they are of one");
+        for (chain, key, expected) in [
+            (&b""[..], &key[..], "the certificates hold none"),
+            (&key, &key, "the certificates hold none"),
+            (&chain, b"", "the key holds none"),
+            (&chain, &chain, "the key holds none"),
+            (&chain, &other_key, "the key is not that of the first certificate"),
+            (&chain[..chain.len() - 40], &key, "the certificates cannot be read"),
+            (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &key, "cannot be used"),
+        ] {
+            let why = Identity::new(chain, key).expect_err(expected);
+            assert!(why.contains(expected), "{why}");
+            let why = identity.renew(chain, key).expect_err(expected);
+            assert!(why.contains(expected), "{why}");
+        }
+        identity.renew(&other_chain, &other_key).expect("they are of one, too");
+    }
+}
