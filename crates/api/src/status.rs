@@ -43,6 +43,9 @@ pub struct Status {
     /// The same of queries over TCP.
     #[serde(default)]
     pub tcp: Counters,
+    /// The same of queries over TLS.
+    #[serde(default)]
+    pub tls: Counters,
     /// Zones that secondaries follow.
     #[serde(default)]
     pub transfers: TransferState,

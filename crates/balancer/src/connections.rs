@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use dns::edns::Edns;
+use dns::edns::{Edns, OPTION};
 use dns::query::{HEADER, Refusal, TRUNCATED};
-use dns::relay::{Added, add_subnet, is_padded, pad, take_out_of_one_hop, take_out_subnet};
+use dns::relay::{Added, PADDED_TO, add_subnet, is_padded, pad, take_out_of_one_hop, take_out_subnet};
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::Admission;
@@ -416,7 +416,11 @@ impl Connections {
 /// An answer as it is sent: padded where the query is, and only lengths can be seen.
 fn padded(mut answer: Vec<u8>, query: &[u8], question_end: usize, way: Way) -> Vec<u8> {
     if way.is_encrypted && is_padded(query, question_end) {
-        pad(&mut answer, question_end);
+        let length = answer.len();
+        // The least room that has a multiple behind the longest option.
+        answer.resize(length + OPTION + PADDED_TO, 0);
+        let padded = pad(&mut answer, length, question_end);
+        answer.truncate(padded);
     }
     answer
 }

@@ -22,7 +22,7 @@ const EXTENDED_ERROR: u16 = 15;
 pub const OPT: usize = 11;
 
 /// The octets of an option's code and length.
-pub(crate) const OPTION: usize = 4;
+pub const OPTION: usize = 4;
 
 /// The largest UDP payload that crosses any network unfragmented, in octets: what is announced and sent unless an operator
 /// chooses otherwise (DNS flag day 2020; RFC 9715 §3).

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPT, OPTION, UDP_PLAIN_PAYLOAD, VERSION};
+use crate::name::LABEL_MAX;
 use crate::query::{HEADER, MESSAGE_MAX, Record};
 use domain::base::iana::{OptionCode, Rtype};
 
@@ -145,22 +146,42 @@ pub fn is_padded(query: &[u8], question_end: usize) -> bool {
     false
 }
 
-/// Pads an answer, whose question ends at `question_end`, to a multiple of [`PADDED_TO`] octets. One that breaks off, has
-/// no OPT record, or anything behind that, stays as it is, and so does one that would be too long.
+/// Pads an answer of `length` octets at the front of `out`, whose question ends at `question_end`, to a multiple of
+/// [`PADDED_TO`] octets; returns its length. One that breaks off, has no OPT record, or anything behind that, stays as it
+/// is, and so does one that would not fit `out` or a message. Octets behind the last record go.
 ///
 /// # Panics
 /// Where it is shorter than a header.
-pub fn pad(answer: &mut Vec<u8>, question_end: usize) {
-    let Some(opt) = last_opt(answer, question_end) else { return };
-    let length = (opt.end + OPTION).next_multiple_of(PADDED_TO);
-    if length > MESSAGE_MAX {
-        return;
+pub fn pad(out: &mut [u8], length: usize, question_end: usize) -> usize {
+    let Some(opt) = last_opt(&out[..length], question_end) else { return length };
+    let padded = (opt.end + OPTION).next_multiple_of(PADDED_TO);
+    if padded > out.len().min(MESSAGE_MAX) {
+        return length;
     }
-    let (options, padding) = (opt.start + OPT, length - opt.end - OPTION);
-    answer.truncate(opt.end);
-    answer.extend([PADDING, padding as u16].map(u16::to_be_bytes).as_flattened());
-    answer.resize(length, 0);
-    answer[options - 2..options].copy_from_slice(&((length - options) as u16).to_be_bytes());
+    let (options, padding) = (opt.start + OPT, opt.end + OPTION);
+    let head = [PADDING, (padded - padding) as u16].map(u16::to_be_bytes);
+    out[opt.end..padding].copy_from_slice(head.as_flattened());
+    out[padding..padded].fill(0);
+    out[options - 2..options].copy_from_slice(&((padded - options) as u16).to_be_bytes());
+    padded
+}
+
+/// Where the question of a message ends that has one, its name not compressed; `None` for any other.
+pub fn question_end(message: &[u8]) -> Option<usize> {
+    let header = message.first_chunk::<HEADER>()?;
+    if header[4..6] != [0, 1] {
+        return None;
+    }
+    let mut at = HEADER;
+    loop {
+        match usize::from(*message.get(at)?) {
+            0 => break,
+            length @ 1..=LABEL_MAX => at += 1 + length,
+            _ => return None,
+        }
+    }
+    let end = at + 5;
+    (end <= message.len()).then_some(end)
 }
 
 /// The OPT record of a message whose question ends at `question_end`, where it is the last record.
@@ -370,6 +391,19 @@ mod tests {
     }
 
     #[test]
+    fn a_question_ends_behind_its_class() {
+        let whole = message(1, &[A]);
+        assert_eq!(question_end(&whole), Some(END));
+        let with = |at: usize, octet: u8| {
+            let mut message = whole.clone();
+            message[at] = octet;
+            question_end(&message)
+        };
+        assert_eq!([with(5, 0), with(5, 2), with(12, 0xc0), with(12, 63)], [None; 4]);
+        assert!((0..END).all(|length| question_end(&whole[..length]).is_none()));
+    }
+
+    #[test]
     fn padding_goes_and_comes_anew() {
         let padding = |octets: usize| [&[0, 12, 0, octets as u8][..], &vec![0; octets]].concat();
         let padded = message(0x81, &[A, &opt(&[COOKIE_ALONE, &padding(20)])]);
@@ -381,7 +415,15 @@ mod tests {
         assert_eq!(found, plain);
         assert!(!is_padded(&plain, END) && !is_padded(&message(1, &[A]), END));
 
-        pad(&mut found, END);
+        let pad_all = |answer: &mut Vec<u8>| {
+            let length = answer.len();
+            answer.resize(2 * (length + PADDED_TO), 7);
+            let padded = pad(answer, length, END);
+            answer.truncate(padded);
+        };
+        let length = found.len();
+        assert_eq!(pad(&mut found.clone(), length, END), length, "there is no room");
+        pad_all(&mut found);
         assert_eq!((found.len(), is_padded(&found, END)), (PADDED_TO, true));
         let back = take_out_of_one_hop(&mut found, END);
         assert_eq!(found[..back], plain, "nothing else has changed");
@@ -395,7 +437,7 @@ mod tests {
             }),
         ] {
             let mut found = answer.clone();
-            pad(&mut found, END);
+            pad_all(&mut found);
             assert!(found == answer, "{what}");
         }
         // From the last length that has room for the option to the first that has not.
@@ -404,7 +446,7 @@ mod tests {
                 .concat();
             let mut found = message(0x81, &[&txt, &opt(&[])]);
             let least = found.len() + OPTION;
-            pad(&mut found, END);
+            pad_all(&mut found);
             assert!(found.len() % PADDED_TO == 0 && found.len() - least < PADDED_TO, "{more}");
             assert!(is_padded(&found, END));
         }
@@ -419,10 +461,13 @@ mod tests {
             prop_assert!(take_out_of_one_hop(&mut octets, END) <= octets.len());
             let mut with = message(0x81, &[A, &opt(&[&options])]);
             prop_assert!(take_out_of_one_hop(&mut with, END) <= with.len());
-            let _ = is_padded(&with, END);
-            pad(&mut with, END);
-            let _ = is_padded(&octets, END);
-            pad(&mut octets, END);
+            for mut message in [octets, with] {
+                let length = message.len();
+                message.resize(2 * PADDED_TO, 0);
+                let padded = pad(&mut message, length, END);
+                prop_assert!(padded == length || padded % PADDED_TO == 0);
+                let _ = question_end(&message[..padded]);
+            }
         }
     }
 }

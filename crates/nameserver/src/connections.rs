@@ -1,14 +1,16 @@
-//! The connections of one address, whose queries take the same path as those over UDP, one at a time.
+//! The connections of one address, encrypted or not, whose queries take the same path as those over UDP, one at a time.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dns::relay;
 use fastrand::Rng;
 use net::admission::Admission;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Messages, Next, Verdict};
+use net::tls::identity::Identity;
 
 use crate::answer::Transport;
 use crate::answering::{Answering, Ledger, Received, Return};
@@ -18,6 +20,8 @@ use crate::transfer::outgoing::Outgoing;
 pub struct Connections {
     /// Where they come in.
     pub listener: TcpListener,
+    /// What is shown to clients, where they come over TLS.
+    pub identity: Option<Arc<Identity>>,
     /// Who gets a place; all addresses share them.
     pub admission: Arc<Admission>,
     /// What clients may hold.
@@ -41,7 +45,8 @@ struct Timed {
 impl Connections {
     /// Serves until the shutdown has begun and all connections are closed.
     pub async fn serve(self, shutdown: Shutdown) {
-        let Connections { listener, admission, limits, counters, answering, ledger, seed } = self;
+        let Connections { listener, identity, admission, limits, counters, answering, ledger, seed } = self;
+        let is_encrypted = identity.is_some();
         let rng = Mutex::new(Rng::with_seed(seed));
         // Whoever holds the lock is the ledger's one writer; nothing slow is done meanwhile.
         let ledger = Arc::new(Mutex::new(ledger));
@@ -51,11 +56,12 @@ impl Connections {
             let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
             move |query: &[u8], out: &mut [u8]| {
                 let generation = answering.published.load();
+                let idle = limits.idle_now(places.is_crowded());
                 let received = Received {
                     query,
                     client,
                     server,
-                    transport: Transport::Tcp { idle: limits.idle_now(places.is_crowded()) },
+                    transport: if is_encrypted { Transport::Tls { idle } } else { Transport::Tcp { idle } },
                     worker: None,
                     generation: &generation,
                     now: answering.clock.now(),
@@ -66,6 +72,7 @@ impl Connections {
                     ledger
                 });
                 match returned {
+                    Return::Message(length) if is_encrypted => Verdict::Reply(padded(query, out, length)),
                     Return::Message(length) => Verdict::Reply(length),
                     Return::Stream(outgoing) => {
                         Verdict::Stream(Box::new(Timed { outgoing, clock: answering.clock }))
@@ -77,10 +84,19 @@ impl Connections {
         let told = |cause: &io::Error| {
             tracing::warn!(%cause, "TCP cannot accept connections; it is tried again and again");
         };
-        let served = net::tcp::serve(listener, admission, limits, counters, shutdown, told, handler).await;
+        let front = (listener, identity);
+        let served = net::tcp::serve(front, admission, limits, counters, shutdown, told, handler).await;
         if let Err(cause) = served {
             tracing::error!(%cause, "TCP is not served");
         }
+    }
+}
+
+/// Pads an answer of this length where its query is, as only lengths can be seen (RFC 8467); returns its length.
+fn padded(query: &[u8], out: &mut [u8], length: usize) -> usize {
+    match relay::question_end(query) {
+        Some(end) if relay::is_padded(query, end) => relay::pad(out, length, end),
+        _ => length,
     }
 }
 

@@ -186,6 +186,7 @@ impl Editor {
             },
             counters: api::Counters::default(),
             tcp: api::Counters::default(),
+            tls: api::Counters::default(),
             transfers: TransferState::default(),
             primaries: PrimaryState::default(),
             health: book.generation.health.status(),

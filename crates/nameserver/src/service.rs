@@ -15,8 +15,9 @@ use api::{Fault, Faults, Target};
 use net::privileges;
 use net::shutdown::Shutdown;
 use net::tcp::Limits;
+use net::tls::identity::Identity;
 
-use self::prepared::{Bound, Prepared};
+use self::prepared::{Bound, BoundTls, Prepared};
 use crate::answering::Answering;
 use crate::edit::{Applied, Editor, Refused};
 use crate::external;
@@ -69,6 +70,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// What TCP clients may hold.
     pub tcp: Limits,
+    /// The addresses to answer at over TLS, and what is shown to clients there, until [`Service::reload`].
+    pub tls: Option<(Vec<SocketAddr>, Arc<Identity>)>,
     /// Who may take zones and is told of changes, who gives us zones, and the keys for it, until [`Service::reload`].
     pub transfer: transfer::Config,
     /// The probes that policies may name.
@@ -128,6 +131,9 @@ impl std::error::Error for StartError {}
 /// A name server that serves.
 pub struct Service {
     listening: Vec<SocketAddr>,
+    listening_tls: Vec<SocketAddr>,
+    /// What clients over TLS are shown, where there are any.
+    identity: Option<Arc<Identity>>,
     api: SocketAddr,
     editor: Editor,
     /// Whether cookies are made and checked.
@@ -182,6 +188,8 @@ impl Service {
         let published = prepared.answering.published.clone();
         let mut service = Service {
             listening: prepared.bound.iter().map(|bound| bound.address).collect(),
+            listening_tls: prepared.bound_tls.iter().map(|bound| bound.address).collect(),
+            identity: prepared.bound_tls.first().map(|bound| bound.identity.clone()),
             api: prepared.api.local_addr().map_err(StartError::System)?,
             editor: Editor::start(store, book, published).map_err(StartError::System)?,
             cookies,
@@ -221,9 +229,13 @@ impl Service {
                 self.workers.push(thread.map_err(StartError::System)?);
             }
             self.ports.push(tcp.try_clone().map_err(StartError::System)?);
-            let connections = prepared.connections(address, tcp);
-            let queries = connections.ledger.counters.clone();
-            metrics.tcp.push(Tcp { connections: connections.counters.clone(), queries });
+            let connections = prepared.connections(address, tcp, None);
+            metrics.tcp.push(Tcp::of(&connections));
+            self.tasks.spawn(connections.serve(self.shutdown.clone()));
+        }
+        for BoundTls { address, listener, identity } in std::mem::take(&mut prepared.bound_tls) {
+            let connections = prepared.connections(address, listener, Some(identity));
+            metrics.tcp.push(Tcp::of(&connections));
             self.tasks.spawn(connections.serve(self.shutdown.clone()));
         }
         let Prepared { api, token, answering, learning, tap, probes, seed, .. } = prepared;
@@ -250,6 +262,11 @@ impl Service {
         &self.listening
     }
 
+    /// The addresses that are answered at over TLS, likewise.
+    pub fn listening_tls(&self) -> &[SocketAddr] {
+        &self.listening_tls
+    }
+
     /// The address of the API.
     pub fn api_address(&self) -> SocketAddr {
         self.api
@@ -261,7 +278,8 @@ impl Service {
     }
 
     /// Imports those files whose content changed, all or none of them, and the views with them, then goes by the other keys
-    /// and secondaries; begins a new file for dnstap. Transfers that have begun go on as they began.
+    /// and secondaries, and shows clients over TLS what `identity` does; begins a new file for dnstap. Transfers and
+    /// connections that have begun go on as they began.
     ///
     /// # Errors
     /// [`Refused`]; then what serves goes on serving, with the views, keys and secondaries that it had.
@@ -270,6 +288,7 @@ impl Service {
         mut imports: Vec<Import>,
         transfer: transfer::Config,
         views: Vec<View>,
+        identity: Option<&Identity>,
     ) -> Result<Applied, Refused> {
         if let Some(tap) = &self.tap {
             tap.reopen();
@@ -281,6 +300,9 @@ impl Service {
         imports.push(Import::Views(views.into()));
         let applied = self.editor.import(&imports).await?;
         self.transfers.choose(transfer);
+        if let (Some(shown), Some(renewed)) = (&self.identity, identity) {
+            shown.renew(renewed);
+        }
         self.warn_of_steered();
         self.warn_of_views();
         Ok(applied)
@@ -434,6 +456,7 @@ mod tests {
             user: None,
             seed: Some(1),
             tcp: Limits::default(),
+            tls: None,
             transfer: transfer::Config::default(),
             probes: Probes::new(),
             views: Vec::new(),
@@ -462,7 +485,7 @@ mod tests {
         assert!(fault.source.ends_with("one.zone"), "{told:?}");
         folder.write("one.zone", format!("{text}{}", "www A here\n".repeat(20)));
         let told = service
-            .reload(imports.clone(), transfer::Config::default(), Vec::new())
+            .reload(imports.clone(), transfer::Config::default(), Vec::new(), None)
             .await
             .expect_err("it is wrong");
         assert!(matches!(told, Refused::Faults(_)), "{told:?}");
@@ -472,13 +495,13 @@ mod tests {
         let wrong = Faults::from(Fault::whole("the file", "it is no configuration", ""));
         let imports = [&imports[..], &[Import::Faults(wrong)]].concat();
         service
-            .reload(imports.clone(), transfer::Config::default(), Vec::new())
+            .reload(imports.clone(), transfer::Config::default(), Vec::new(), None)
             .await
             .expect_err("it is wrong");
         let told = service.editor().status().imports;
         assert_eq!((told.faults, &*told.first[0].what), (1, "it is no configuration"));
         service
-            .reload(imports[..2].to_vec(), transfer::Config::default(), Vec::new())
+            .reload(imports[..2].to_vec(), transfer::Config::default(), Vec::new(), None)
             .await
             .expect("it is right");
         assert_eq!(service.editor().status().imports, api::ImportState::default());

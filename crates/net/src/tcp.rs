@@ -1,7 +1,7 @@
-//! DNS over TCP: many connections on tokio, and a limit on everything that a client can hold (RFC 7766).
+//! DNS over TCP and TLS: many connections on tokio, and a limit on everything that a client can hold (RFC 7766, RFC 7858).
 //!
 //! ```text
-//! accept -> admission (how many in all, how many of this client) -> one task per connection:
+//! accept -> admission (how many in all, how many of this client) -> one task per connection: (TLS)
 //!           read -> whole messages -> handler, one by one, in order -> all their answers with one write
 //!                                                `-> a stream of messages, a batch whenever the last is taken
 //! ```
@@ -24,13 +24,16 @@ use crate::accept::{Acceptor, Event};
 use crate::admission::{Admission, Place, Refusal};
 use crate::bind_error::{BindError, Transport};
 use crate::shutdown::Shutdown;
-use connection::Connection;
+use crate::tls::identity::Identity;
+use crate::tls::stream::Stream;
+use connection::{Connection, End};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 pub use connection::{IDLE_CONNECTION_MAX, UNSENT_MAX};
 pub use counters::Counters;
@@ -115,7 +118,8 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Serves connections of `listener` until `shutdown` begins.
+/// Serves connections of `listener` until `shutdown` begins; with an identity they are encrypted, and a client has
+/// [`Limits::message`] to come to terms.
 ///
 /// `make_handler` is called once per connection with the client's address and the address that it asked, and
 /// makes the function that answers this connection's queries: the query without its prefix and room for
@@ -144,7 +148,7 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 /// # Panics
 /// Outside of a tokio runtime with I/O and time.
 pub async fn serve<M, H>(
-    listener: TcpListener,
+    (listener, identity): (TcpListener, Option<Arc<Identity>>),
     admission: Arc<Admission>,
     limits: Limits,
     counters: Arc<Counters>,
@@ -182,7 +186,8 @@ where
                 place.waits(false);
                 let has_replaced = place.has_replaced();
                 let handler = make_handler(client, local);
-                let task = converse(stream, handler, place, Arc::clone(&counters), limits, shutdown.clone());
+                let (stream, counters) = ((stream, identity.clone()), Arc::clone(&counters));
+                let task = converse(stream, handler, place, counters, limits, shutdown.clone());
                 acceptor.spawn(task);
                 // Who gives way is to be gone before too many others come.
                 if has_replaced {
@@ -203,7 +208,7 @@ where
 }
 
 async fn converse<H>(
-    mut stream: TcpStream,
+    (stream, identity): (TcpStream, Option<Arc<Identity>>),
     handler: H,
     place: Place,
     counters: Arc<Counters>,
@@ -212,11 +217,35 @@ async fn converse<H>(
 ) where
     H: FnMut(&[u8], &mut [u8]) -> Verdict,
 {
+    let mut stream = match begin(stream, identity, &place, &limits, &shutdown).await {
+        Ok(stream) => stream,
+        Err(end) => return counters.count_end(end),
+    };
     let end = Connection::new(&mut stream, handler, &place, &counters, &limits).converse(&shutdown).await;
     counters.count_end(end);
     if end.is_untaken() {
         // The kernel is not to go on keeping what the client does not take: it is reset.
-        let _ = stream.set_zero_linger();
+        let _ = stream.socket().set_zero_linger();
+    }
+}
+
+/// Comes to terms with a client where its connection is to be encrypted.
+async fn begin(
+    stream: TcpStream,
+    identity: Option<Arc<Identity>>,
+    place: &Place,
+    limits: &Limits,
+    shutdown: &Shutdown,
+) -> Result<Stream, End> {
+    let Some(identity) = identity else { return Ok(Stream::Plain(stream)) };
+    tokio::select! {
+        biased;
+        () = shutdown.wait() => Err(End::ByShutdown),
+        () = place.gives_way() => Err(End::GaveWay),
+        agreed = timeout(limits.message, identity.accept(stream)) => match agreed {
+            Ok(Ok(stream)) => Ok(Stream::Encrypted(Box::new(stream))),
+            Ok(Err(_)) | Err(_) => Err(End::NoTerms),
+        },
     }
 }
 

@@ -236,7 +236,7 @@ impl Served {
         };
         let (counters, shutdown) = (Arc::new(Counters::default()), Shutdown::new());
         let task = tokio::spawn(tcp::serve(
-            listener,
+            (listener, None),
             Arc::new(limits.admission()),
             limits,
             Arc::clone(&counters),

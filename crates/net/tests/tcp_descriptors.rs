@@ -23,7 +23,7 @@ async fn out_of_descriptors_is_counted_and_passes() {
     let (counters, shutdown) = (Arc::new(Counters::default()), Shutdown::new());
     let told = Arc::new(AtomicU64::new(0));
     let task = tokio::spawn(tcp::serve(
-        listener,
+        (listener, None),
         Arc::new(Limits::default().admission()),
         Limits::default(),
         Arc::clone(&counters),

@@ -6,6 +6,7 @@
 //! - [`change`]: what is given otherwise while the server runs.
 //! - [`dnstap`]: where it goes, looked at beforehand.
 //! - [`transfer`]: keys from their files, and who follows our zones; [`probe`]: how servers are probed.
+//! - [`tls`]: what clients are shown, from its files.
 //! - [`view`]: which zones are answered from at which addresses.
 //! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
 //! - [`balance`]: the same of `balance`.
@@ -27,6 +28,7 @@ pub(crate) mod probe;
 pub(crate) mod reverse;
 pub(crate) mod serve;
 pub(crate) mod spec;
+pub(crate) mod tls;
 pub(crate) mod transfer;
 mod view;
 
@@ -69,12 +71,13 @@ fn given(flags: &Flags) -> (Spec, Faults) {
     (spec, faults)
 }
 
-/// Lowers `spec`, with the keys and the authorities of probes from their files.
+/// Lowers `spec`, with the keys, the certificate and the authorities of probes from their files.
 fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     let mut lowered = lower::lower(spec, faults);
     lowered.options.transfer =
         transfer::read(&lowered.tsig_keys, &lowered.secondaries, &lowered.primaries, faults);
     lowered.options.probes = probe::read(&lowered.probes, faults);
+    lowered.options.tls = tls::shown(&lowered.spec.tls_listen, lowered.tls_files.as_ref(), faults);
     lowered
 }
 

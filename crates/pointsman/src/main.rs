@@ -25,7 +25,6 @@ mod origin;
 mod session;
 mod supervision;
 mod terminal;
-mod tls_identity;
 mod token;
 
 use std::io::{self, Write};

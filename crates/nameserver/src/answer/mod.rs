@@ -61,6 +61,11 @@ pub enum Transport {
         /// For how long its connection may be idle from now on, as a client that asks is told.
         idle: Duration,
     },
+    /// The same, encrypted.
+    Tls {
+        /// As of [`Transport::Tcp`].
+        idle: Duration,
+    },
 }
 
 /// What becomes of a query.
@@ -196,7 +201,7 @@ impl Generation {
     #[inline]
     pub(crate) fn size_max(&self, asked: &Asked<'_>, query: &Query<'_>) -> usize {
         match (asked.transport, &query.edns) {
-            (Transport::Tcp { .. }, _) => MESSAGE_MAX,
+            (Transport::Tcp { .. } | Transport::Tls { .. }, _) => MESSAGE_MAX,
             (Transport::Udp, None) => UDP_PLAIN_PAYLOAD.into(),
             (Transport::Udp, Some(edns)) => {
                 edns.udp_payload_size.min(self.settings.udp_payload_max).max(UDP_PLAIN_PAYLOAD).into()
@@ -222,7 +227,7 @@ impl Generation {
         if edns.nsid {
             options.nsid = self.settings.nsid.as_ref().map(|nsid| nsid.as_bytes());
         }
-        if let Transport::Tcp { idle } = asked.transport
+        if let Transport::Tcp { idle } | Transport::Tls { idle } = asked.transport
             && edns.tcp_keepalive
         {
             let units = idle.as_millis() / KEEPALIVE_UNIT_MS;

@@ -17,6 +17,7 @@ use net::histogram::Histogram;
 use web::metrics::Samples;
 
 use super::Http;
+use crate::connections::Connections;
 use crate::counters::{Counters, RCODES, TYPE_CLASSES, type_name};
 use crate::edit::follow;
 use crate::external;
@@ -62,10 +63,23 @@ pub struct Metrics {
 /// What a TCP listener counted.
 #[derive(Debug, Default)]
 pub struct Tcp {
+    /// Whether its connections are over TLS.
+    pub is_encrypted: bool,
     /// Its connections.
     pub connections: Arc<net::tcp::Counters>,
     /// Their queries.
     pub queries: Arc<Counters>,
+}
+
+impl Tcp {
+    /// What these count.
+    pub fn of(connections: &Connections) -> Tcp {
+        Tcp {
+            is_encrypted: connections.identity.is_some(),
+            connections: connections.counters.clone(),
+            queries: connections.ledger.counters.clone(),
+        }
+    }
 }
 
 /// A number that is exported, and what reads it.
@@ -83,7 +97,7 @@ pub struct Source<'a> {
 }
 
 /// What queries come over, as labels.
-const TRANSPORTS: [&str; 2] = ["udp", "tcp"];
+const TRANSPORTS: [&str; 3] = ["udp", "tcp", "tls"];
 
 /// The name of a cause, and the counter that counts it.
 type Cause<C, N> = (&'static str, fn(&C) -> &N);
@@ -119,6 +133,7 @@ impl Metrics {
     pub fn fill_in(&self, status: &mut Status, zones: &Zones) {
         status.counters = self.counters("udp");
         status.tcp = self.counters("tcp");
+        status.tls = self.counters("tls");
         status.external = self.external.as_ref().map(|external| external.state());
         for (state, counted) in status.workers.iter_mut().zip(&self.udp) {
             (state.queries, state.batches) = (counted.queries.get(), counted.batches.get());
@@ -209,7 +224,10 @@ impl Metrics {
     fn sum(&self, transport: &str, count: impl Fn(&Counters) -> &Count) -> u64 {
         match transport {
             "udp" => self.udp.iter().map(|worker| count(worker).get()).sum(),
-            _ => self.tcp.iter().map(|tcp| count(&tcp.queries).get()).sum(),
+            _ => {
+                let of_it = self.tcp.iter().filter(|tcp| tcp.is_encrypted == (transport == "tls"));
+                of_it.map(|tcp| count(&tcp.queries).get()).sum()
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use net::admission::{Admission, GIVING_WAY_MAX};
 use net::clock::Clock;
 use net::privileges;
 use net::tcp::Limits;
+use net::tls::identity::Identity;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
 
 use super::{Options, StartError};
@@ -39,9 +40,18 @@ pub(super) struct Bound {
     pub(super) tcp: std::net::TcpListener,
 }
 
+/// The socket of one address for connections over TLS, and what their clients are shown.
+pub(super) struct BoundTls {
+    pub(super) address: SocketAddr,
+    pub(super) listener: std::net::TcpListener,
+    pub(super) identity: Arc<Identity>,
+}
+
 /// All that serving takes, as far as it can be had before anything runs.
 pub(super) struct Prepared {
     pub(super) bound: Vec<Bound>,
+    /// For connections over TLS, with what their clients are shown.
+    pub(super) bound_tls: Vec<BoundTls>,
     pub(super) api: tokio::net::TcpListener,
     pub(super) token: Option<String>,
     pub(super) answering: Answering,
@@ -68,6 +78,7 @@ impl Prepared {
         if let Some(short) = net::udp::short_of(bound.iter().flat_map(|bound| &bound.udp), RECEIVE_BUFFER) {
             tracing::warn!("{short}");
         }
+        let bound_tls = bind_tls(options.tls).map_err(StartError::Bind)?;
         let api = net::tcp::bind(options.api).map_err(StartError::Bind)?;
         let api = tokio::net::TcpListener::from_std(api).map_err(StartError::System)?;
         if let Some(user) = &options.user {
@@ -104,6 +115,7 @@ impl Prepared {
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
         let prepared = Prepared {
             bound,
+            bound_tls,
             api,
             token: options.token,
             answering: Answering {
@@ -143,9 +155,11 @@ impl Prepared {
         &mut self,
         address: SocketAddr,
         listener: std::net::TcpListener,
+        identity: Option<Arc<Identity>>,
     ) -> Connections {
         Connections {
             listener,
+            identity,
             admission: self.admission.clone(),
             limits: self.limits,
             counters: Arc::default(),
@@ -212,6 +226,15 @@ async fn open(name: &str) -> Result<store::Store, StartError> {
         tracing::warn!(from, to, %copy, "the store was an older program's: its tables are new, a copy is kept");
     }
     Ok(store)
+}
+
+fn bind_tls(tls: Option<(Vec<SocketAddr>, Arc<Identity>)>) -> io::Result<Vec<BoundTls>> {
+    let Some((addresses, identity)) = tls else { return Ok(Vec::new()) };
+    let bound = addresses.into_iter().map(|wanted| {
+        let listener = net::tcp::bind(wanted)?;
+        Ok(BoundTls { address: listener.local_addr()?, listener, identity: identity.clone() })
+    });
+    bound.collect()
 }
 
 fn bind(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Bound>, StartError> {

@@ -110,6 +110,7 @@ impl Tap {
             protocol: Some(match exchange.transport {
                 Transport::Udp => Protocol::Udp,
                 Transport::Tcp { .. } => Protocol::Tcp,
+                Transport::Tls { .. } => Protocol::Dot,
             }),
             query_address: Some(canonical(client)),
             response_address: Some(canonical(server)),

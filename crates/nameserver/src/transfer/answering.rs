@@ -118,7 +118,9 @@ impl Transfers {
         let is_transfer = knows_version
             && query.class == Class::IN
             && match asked.transport {
-                Transport::Tcp { .. } => matches!(query.rtype, Rtype::AXFR | Rtype::IXFR),
+                Transport::Tcp { .. } | Transport::Tls { .. } => {
+                    matches!(query.rtype, Rtype::AXFR | Rtype::IXFR)
+                }
                 Transport::Udp => query.rtype == Rtype::IXFR,
             };
         let limit = generation.size_max(asked, &query).min(out.len());
@@ -187,7 +189,7 @@ impl Transfers {
         let unix = now.unix.as_secs();
         let mut signer = signature::verify(asked.query, &tsig, &self.config().keys, unix).ok()?;
         let limit = match asked.transport {
-            Transport::Tcp { .. } => out.len(),
+            Transport::Tcp { .. } | Transport::Tls { .. } => out.len(),
             // Not more than everybody takes, whatever it says of what it takes.
             Transport::Udp => out.len().min(UDP_PLAIN_PAYLOAD.into()),
         };

@@ -3,7 +3,7 @@
 use super::{Counters, Limits, Messages, Next, Verdict};
 use crate::admission::Place;
 use crate::framing::{self, Assembler, FRAME_MAX, PREFIX_LEN};
-use crate::linger::linger;
+use crate::linger::{LINGER_MAX, linger};
 use crate::shutdown::Shutdown;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// Octets that this process holds for an idle connection, without its handler and the kernel's socket.
 pub const IDLE_CONNECTION_MAX: usize = 1024;
@@ -42,6 +42,7 @@ pub(super) enum End {
     Lifetime,
     GaveWay,
     GaveWayUntaken,
+    NoTerms,
     ByShutdown,
 }
 
@@ -73,6 +74,8 @@ pub(super) struct Connection<'a, S, H> {
     /// Answers that the client has not taken yet, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
+    /// Whether something that was sent may still be in the stream's own room, as where it is encrypted.
+    is_unflushed: bool,
     awaited: Awaited,
     /// When the wait for `awaited` began.
     since: Instant,
@@ -140,6 +143,7 @@ where
             streamed: None,
             unsent: Vec::new(),
             sent: 0,
+            is_unflushed: false,
             awaited: Awaited::Query,
             since: now,
             opened: now,
@@ -165,12 +169,21 @@ where
         self.unread = Vec::new();
         self.unsent = Vec::new();
         self.place.waits(self.has_asked);
-        if self.stream.shutdown().await.is_ok() {
-            tokio::select! {
-                () = self.place.gives_way() => {}
-                () = linger(&mut self.stream) => {}
+        let parting = async {
+            // Encrypted, the end is a message, which the client may not take.
+            if let Ok(Ok(())) = timeout(LINGER_MAX, self.stream.shutdown()).await {
+                linger(&mut self.stream).await;
             }
+        };
+        tokio::select! {
+            () = self.place.gives_way() => {}
+            () = parting => {}
         }
+    }
+
+    /// Whether the client has not taken all of its answers.
+    fn is_untaken(&self) -> bool {
+        !self.unsent.is_empty() || self.is_unflushed
     }
 
     async fn serve(&mut self, shutdown: &Shutdown) -> End {
@@ -182,7 +195,7 @@ where
             let step = tokio::select! {
                 biased;
                 () = &mut begun, if self.ending.is_none() => {
-                    if self.unsent.is_empty() {
+                    if !self.is_untaken() {
                         return End::ByShutdown;
                     }
                     self.ending = Some(End::ByShutdown);
@@ -207,7 +220,7 @@ where
     /// queries that wait, or else what can be read.
     fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<Step> {
         SCRATCH.with_borrow_mut(|Scratch { piece, answers }| {
-            if !self.unsent.is_empty() {
+            if self.is_untaken() {
                 while self.sent < self.unsent.len() {
                     match ready!(Pin::new(&mut self.stream).poll_write(context, &self.unsent[self.sent..])) {
                         Ok(count) if count > 0 => self.sent += count,
@@ -215,8 +228,10 @@ where
                     }
                     self.place.waits(true);
                 }
-                self.unsent = Vec::new();
-                self.sent = 0;
+                if ready!(Pin::new(&mut self.stream).poll_flush(context)).is_err() {
+                    return Poll::Ready(Step::Ended(End::Reset));
+                }
+                (self.unsent, self.sent, self.is_unflushed) = (Vec::new(), 0, false);
                 // A step of its own, for another time limit holds from here on.
                 self.begin_wait(true);
                 return Poll::Ready(self.ending.map_or(Step::Advanced { more: false }, Step::Ended));
@@ -245,7 +260,7 @@ where
             };
             Poll::Ready(match (self.answer_all(queries, answers, context), self.ending) {
                 (Err(end), _) => Step::Ended(end),
-                (Ok(()), Some(end)) if self.unsent.is_empty() => Step::Ended(end),
+                (Ok(()), Some(end)) if !self.is_untaken() => Step::Ended(end),
                 (Ok(()), _) => Step::Advanced { more: more || self.streamed.is_some() },
             })
         })
@@ -263,7 +278,7 @@ where
         while self.ending.is_none() {
             if used + FRAME_MAX > answers.len() {
                 self.send(&answers[..used], context)?;
-                if !self.unsent.is_empty() {
+                if self.is_untaken() {
                     self.unread = piece.to_vec();
                     used = 0;
                     break;
@@ -330,12 +345,19 @@ where
                 }
             }
         }
-        Ok(())
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(Ok(())) => Ok(()),
+            Poll::Ready(Err(_)) => Err(End::Reset),
+            Poll::Pending => {
+                self.is_unflushed = true;
+                Ok(())
+            }
+        }
     }
 
     /// Notes what is waited for next, and since when.
     fn begin_wait(&mut self, was_answered: bool) {
-        let awaited = if !self.unsent.is_empty() || self.streamed.is_some() {
+        let awaited = if self.is_untaken() || self.streamed.is_some() {
             Awaited::Taking
         } else if self.assembler.is_partial() {
             Awaited::RestOfQuery

@@ -57,6 +57,9 @@ pub struct Counters {
     pub ended_lifetime: AtomicU64,
     /// Connections that gave way to a new one while they waited for their clients: to ask, or to take answers.
     pub ended_gave_way: AtomicU64,
+    /// Connections over TLS whose clients came to no terms with us, or took longer than
+    /// [`message`](super::Limits::message) for it.
+    pub ended_no_terms: AtomicU64,
     /// Connections closed by the shutdown.
     pub ended_by_shutdown: AtomicU64,
     /// Connections that ended because their handler panicked: a fault of ours.
@@ -79,6 +82,7 @@ impl Counters {
             End::AnswersUntaken => &self.ended_answers_untaken,
             End::Lifetime => &self.ended_lifetime,
             End::GaveWay | End::GaveWayUntaken => &self.ended_gave_way,
+            End::NoTerms => &self.ended_no_terms,
             End::ByShutdown => &self.ended_by_shutdown,
         };
         Self::add(counter, 1);

@@ -14,11 +14,11 @@ use web::client::{BALANCE, Client};
 
 use crate::account;
 use crate::config::balance::{self as config, Flags, Lowered};
+use crate::config::tls::Files;
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::session::{self, Session};
 use crate::supervision::{self, Stop};
-use crate::tls_identity::Files;
 use crate::token;
 
 /// The arguments of `balance`.
@@ -151,8 +151,11 @@ async fn renew(renewal: Option<Renewal>, mut hang_up: Signal) {
     };
     loop {
         hang_up.recv().await;
-        match files.renew(&identity) {
-            Ok(()) => tracing::info!("certificate and key are read again; {INSTEAD}"),
+        match files.read() {
+            Ok(renewed) => {
+                identity.renew(&renewed);
+                tracing::info!("certificate and key are read again; {INSTEAD}");
+            }
             Err(fault) => tracing::error!(%fault, "certificate and key go on as they were"),
         }
     }

@@ -74,6 +74,9 @@ async fn serve(options: Options, log: Log, reloading: Reloading) -> Result<(), F
     for address in service.listening() {
         log.tell(&format!("listening on {address} (UDP and TCP)"));
     }
+    for address in service.listening_tls() {
+        log.tell(&format!("listening on {address} (TLS)"));
+    }
     log.tell(&format!("listening on http://{} (API)", service.api_address()));
     supervision::ready(log);
     // Changes that a reload has made already the stop finishes; all else of it may be left.
@@ -123,7 +126,8 @@ impl Reloading {
         if !faults.is_empty() {
             imports.push(Import::Faults(faults));
         }
-        let applied = service.reload(imports, options.transfer, options.views).await?;
+        let tls = options.tls.as_ref().map(|(_, identity)| &**identity);
+        let applied = service.reload(imports, options.transfer, options.views, tls).await?;
         for key in change::kept(&self.spec, &spec) {
             tracing::warn!("{key} differs; restart to use it");
         }

@@ -246,8 +246,10 @@ fn partitions(state: &State) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
-fn transports(state: &State) -> [(&'static str, &Counters); 2] {
-    [("udp", &state.counters), ("tcp", &state.tcp)]
+/// What was counted of each transport; of TLS where any query came over it.
+fn transports(state: &State) -> impl Iterator<Item = (&'static str, &Counters)> {
+    let tls = (state.tls.queries > 0).then_some(("tls", &state.tls));
+    [("udp", &state.counters), ("tcp", &state.tcp)].into_iter().chain(tls)
 }
 
 /// A table without headings.

@@ -19,10 +19,10 @@ use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
 use super::lower::{TOKEN_FILE, apart, at, count, given, is_told, unguarded, without_effect};
 use super::spec::{BalanceSpec, Placed, resolve};
+use super::tls::{self, Files};
 use crate::credit_key;
 use crate::log::Form;
 use crate::near::is_near;
-use crate::tls_identity::Files;
 use crate::token;
 
 /// What `balance` was given on the command line; values are read when all of the configuration is.
@@ -87,10 +87,9 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     without_effect([http], faults);
     let token = spec.token_file.as_ref().map(|file| token::read(&resolve(file)));
     let token = token.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());
-    let tls_files = tls_files(&spec, faults);
-    let identity = tls_files.as_ref().map(Files::read);
-    let identity = identity.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());
-    let tls_listen = spec.tls_listen.iter().map(|placed| placed.value).collect();
+    let (certificate, key) = (spec.tls_certificate.as_ref(), spec.tls_key.as_ref());
+    let tls_files = tls::files(&spec.tls_listen, certificate, key, faults);
+    let tls = tls::shown(&spec.tls_listen, tls_files.as_ref(), faults);
     let timeout = given(spec.timeout);
     let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
     let client_address = client_address(given(spec.client_address), subnet);
@@ -112,7 +111,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         allow,
         client_address,
         tcp: net::tcp::Limits::default(),
-        tls: identity.map(|identity| (tls_listen, identity)),
+        tls,
         probing: Probing {
             question: probe,
             client_address,
@@ -172,23 +171,6 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             faults.push(place.fault(what, "another address for the balancer"));
         }
     }
-}
-
-/// Where certificate and key stand; where there is one, there are the other and an address.
-fn tls_files(spec: &BalanceSpec, faults: &mut Faults) -> Option<Files> {
-    let files = [("tls_certificate", &spec.tls_certificate), ("tls_key", &spec.tls_key)];
-    let place = spec.tls_listen.first().map(|listen| &listen.place);
-    let place = place.or(files.iter().find_map(|(_, file)| file.as_ref().map(|file| &file.place)))?;
-    for (key, _) in files.iter().filter(|(_, file)| file.is_none()) {
-        faults.push(
-            place.fault(format!("there is TLS and no {key}"), format!("{key} (--{})", key.replace('_', "-"))),
-        );
-    }
-    if spec.tls_listen.is_empty() {
-        faults.push(place.fault("there is TLS and no address for it", "tls_listen (--tls-listen ADDR)"));
-    }
-    let [certificate, key] = files.map(|(_, file)| file.as_ref().map(resolve));
-    Some(Files { certificate: certificate?, key: key? })
 }
 
 /// How back ends learn whose query it is; the bits are within the ranges of their keys.

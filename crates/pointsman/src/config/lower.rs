@@ -16,10 +16,10 @@ use nameserver::tap::{self, Destination};
 
 use super::keys::PRIMARY;
 use super::spec::{Place, Placed, PrimarySpec, ProbeSpec, SecondarySpec, Spec, resolve};
-use super::{layer, view};
+use super::{layer, tls, view};
 use crate::log::{Form, Log};
 
-/// A configuration that holds together; only the token and the keys are still in their files.
+/// A configuration that holds together; only the token, the certificate and the keys are still in their files.
 #[derive(Clone, Debug)]
 pub(crate) struct Lowered {
     /// What the server is started with, without the token.
@@ -28,6 +28,8 @@ pub(crate) struct Lowered {
     pub(crate) token_file: Option<Placed<PathBuf>>,
     /// Where the TSIG keys are.
     pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
+    /// Where what clients are shown over TLS is, where they may come so.
+    pub(crate) tls_files: Option<tls::Files>,
     /// Who follows our zones, with the names of their keys.
     pub(crate) secondaries: Vec<SecondarySpec>,
     /// Who gives us zones, with the names of their keys.
@@ -54,6 +56,8 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         spec.tsig_keys.iter().map(|file| Placed { value: resolve(file), place: file.place.clone() });
     let (tsig_keys, secondaries, primaries) =
         (tsig_keys.collect(), spec.secondary.clone(), spec.primary.clone());
+    let (certificate, key) = (spec.tls_certificate.as_ref(), spec.tls_key.as_ref());
+    let tls_files = tls::files(&spec.tls_listen, certificate, key, faults);
     let (probes, given_all) = (spec.probe.clone(), spec.clone());
     let token_file = spec.token_file.map(|placed| Placed { value: resolve(&placed), place: placed.place });
     let options = Options {
@@ -78,6 +82,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         transfer: nameserver::transfer::Config::default(),
         probes: nameserver::health::Probes::new(),
         views,
+        tls: None,
         user: spec.user.map(|placed| placed.value),
         seed: spec.seed.map(|placed| placed.value),
         tcp: net::tcp::Limits {
@@ -94,6 +99,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         options,
         token_file,
         tsig_keys,
+        tls_files,
         secondaries,
         primaries,
         probes,
@@ -104,8 +110,9 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
 
 fn addresses(spec: &Spec, faults: &mut Faults) {
     let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
+    let tls = spec.tls_listen.iter().map(|listen| ("tls_listen", listen.value, &listen.place));
     let api = spec.api.iter().map(|api| ("api", api.value, &api.place));
-    apart(listen.chain(api), faults);
+    apart(listen.chain(tls).chain(api), faults);
     unguarded("api", spec.api.as_ref(), (TOKEN_FILE, spec.token_file.is_some()), faults);
 }
 

@@ -105,14 +105,15 @@ pub(super) fn manual() -> String {
          key to copy from, and `--check` lists everything that is wrong, with file, line and column. Relative paths in\n\
          the file are relative to the file, those of flags to the current folder.\n\n\
          The file is read at start, and again on SIGHUP. Of what it says then `zone`, `policy`, `tsig_keys`,\n\
-         `cookie_secrets`, `[[secondary]]`, `[[primary]]`, `[[view]]` and `[[partition]]` take effect, with the files that\n\
+         `cookie_secrets`, `tls_certificate`, `tls_key`, `[[secondary]]`, `[[primary]]`, `[[view]]` and `[[partition]]` take effect, with the files that\n\
          they name: all of it, or nothing if anything is wrong; then the log lists every fault, and the last configuration goes\n\
          on. Transfers that run end as they began. What was imported and is no longer named stays in the store. All other keys are taken at\n\
          start only: one that differs is named in the log. A server that gave root away reads as its `user`, keys too.\n\n\
          `pointsman reverse --config FILE` and `pointsman balance --config FILE` read the same form: their keys stand under\n\
          `[reverse]` and `[balance]`, all else is for `serve`.\n\
          Whichever reads the file lists wrong keys and values in all of it; what contradicts another key, and what is\n\
-         wrong within a text such as `ttl`, only of its own. Theirs are read at start only: SIGHUP changes nothing.\n\n\
+         wrong within a text such as `ttl`, only of its own. Theirs are read at start only: SIGHUP\n\
+         changes nothing, but that `balance` reads its certificate and key again.\n\n\
          This page is written from the declarations of the keys.\n",
     );
     manual_section(&mut text, &SERVER, "## Above all headings");

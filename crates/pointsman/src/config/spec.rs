@@ -70,6 +70,9 @@ pub(crate) struct Version;
 pub(crate) struct Spec {
     pub(crate) version: Option<Placed<Version>>,
     pub(crate) listen: Vec<Placed<SocketAddr>>,
+    pub(crate) tls_listen: Vec<Placed<SocketAddr>>,
+    pub(crate) tls_certificate: Option<Placed<PathBuf>>,
+    pub(crate) tls_key: Option<Placed<PathBuf>>,
     pub(crate) api: Option<Placed<SocketAddr>>,
     pub(crate) token_file: Option<Placed<PathBuf>>,
     pub(crate) store: Option<Placed<String>>,

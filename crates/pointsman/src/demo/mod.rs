@@ -145,6 +145,7 @@ impl Demo {
             user: None,
             seed: None,
             tcp: net::tcp::Limits::default(),
+            tls: None,
             transfer: nameserver::transfer::Config::default(),
             views: Vec::new(),
         }

@@ -561,12 +561,12 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_tcp_ended_total",
-        help: "TCP connections that ended, by what ended them.",
+        help: "Connections over TCP and TLS that ended, by what ended them; tls_failed is a client that came to no terms.",
         kind: Kind::Counter,
         unit: "connections",
         labels: &["cause"],
         read: |source, samples| {
-            let causes: [Cause<net::tcp::Counters, AtomicU64>; 11] = [
+            let causes: [Cause<net::tcp::Counters, AtomicU64>; 12] = [
                 ("handler", |tcp| &tcp.ended_by_handler),
                 ("client", |tcp| &tcp.ended_by_client),
                 ("cut_short", |tcp| &tcp.ended_cut_short),
@@ -576,6 +576,7 @@ pub const METRICS: &[Metric] = &[
                 ("answers_untaken", |tcp| &tcp.ended_answers_untaken),
                 ("lifetime", |tcp| &tcp.ended_lifetime),
                 ("gave_way", |tcp| &tcp.ended_gave_way),
+                ("tls_failed", |tcp| &tcp.ended_no_terms),
                 ("shutdown", |tcp| &tcp.ended_by_shutdown),
                 ("panicked", |tcp| &tcp.handler_panics),
             ];

@@ -33,6 +33,37 @@ pub(crate) const SERVER: Section<Spec> = Section {
                 address has its own workers.",
         },
         Key {
+            name: "tls_listen",
+            flag: Some("tls-listen"),
+            kind: Kind::Addresses(|s| &mut s.tls_listen),
+            default: Default::Absent {
+                means: "nothing is answered over TLS",
+                example: "[\"192.0.2.1:853\"]",
+            },
+            about: "The addresses to answer at over TLS (DNS over TLS, RFC 7858), also transfers (RFC 9103).",
+            consequence: "It needs tls_certificate and tls_key. Connections count among those of `[tcp]`; answers are padded \
+                where queries are (RFC 8467).",
+        },
+        Key {
+            name: "tls_certificate",
+            flag: Some("tls-certificate"),
+            kind: Kind::Path(|s| &mut s.tls_certificate),
+            default: Default::Absent {
+                means: "there is no TLS",
+                example: "\"/etc/pointsman/fullchain.pem\"",
+            },
+            about: "The file with the certificate that clients are shown, and those that lead to its authority, in PEM form.",
+            consequence: "It is read at start, before the user changes, and on SIGHUP.",
+        },
+        Key {
+            name: "tls_key",
+            flag: Some("tls-key"),
+            kind: Kind::Path(|s| &mut s.tls_key),
+            default: Default::Absent { means: "there is no TLS", example: "\"/etc/pointsman/privkey.pem\"" },
+            about: "The file with the certificate's private key, in PEM form.",
+            consequence: "It is read when the certificate is. A file that others may read is refused.",
+        },
+        Key {
             name: "api",
             flag: Some("api"),
             kind: Kind::Address(|s| &mut s.api),

@@ -135,7 +135,8 @@ impl Dns {
             let told = |cause: &io::Error| {
                 tracing::warn!(%cause, "TCP cannot accept connections; it is tried again and again");
             };
-            let served = net::tcp::serve(tcp, places, limits, counters, shutdown, told, handler).await;
+            let served =
+                net::tcp::serve((tcp, None), places, limits, counters, shutdown, told, handler).await;
             if let Err(cause) = served {
                 tracing::error!(%cause, "TCP is not served");
             }

@@ -1,0 +1,75 @@
+//! What clients are shown over TLS: a certificate and its key, from their files.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::{Fault, Faults, file};
+use net::tls::identity::Identity;
+
+use super::spec::{Placed, resolve};
+
+/// The largest file of certificates, in octets: a chain has a few, of some kilobytes each.
+const CERTIFICATES_MAX: u64 = 1 << 20;
+
+/// The largest file of a key, in octets.
+const KEY_MAX: u64 = 64 << 10;
+
+/// The files of both.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    /// Reads both.
+    ///
+    /// # Errors
+    /// What is wrong with either file, or with both together; nothing of the key is told.
+    pub(crate) fn read(&self) -> Result<Identity, Fault> {
+        let chain = file::read(&self.certificate, CERTIFICATES_MAX, "a certificate in PEM form")?;
+        let key = file::read_secret(&self.key, KEY_MAX, "a private key in PEM form")?;
+        Identity::new(&chain, key.as_bytes()).map_err(|what| {
+            let expected =
+                format!("a certificate in PEM form, and its private key in {}", self.key.display());
+            Fault::whole(self.certificate.to_string_lossy(), what, expected)
+        })
+    }
+}
+
+/// Where clients come over TLS, and where what they are shown stands: where there is one of address, certificate and key,
+/// there are all.
+pub(super) fn files(
+    listen: &[Placed<SocketAddr>],
+    certificate: Option<&Placed<PathBuf>>,
+    key: Option<&Placed<PathBuf>>,
+    faults: &mut Faults,
+) -> Option<Files> {
+    let places = [
+        listen.first().map(|at| &at.place),
+        certificate.map(|file| &file.place),
+        key.map(|file| &file.place),
+    ];
+    let place = places.into_iter().flatten().next()?;
+    let needed = [
+        (listen.is_empty(), "no address for it", "tls_listen (--tls-listen ADDR)"),
+        (certificate.is_none(), "no certificate", "tls_certificate (--tls-certificate FILE)"),
+        (key.is_none(), "no key", "tls_key (--tls-key FILE)"),
+    ];
+    for (_, what, expected) in needed.into_iter().filter(|(is_missing, ..)| *is_missing) {
+        faults.push(place.fault(format!("there is TLS and {what}"), expected));
+    }
+    Some(Files { certificate: resolve(certificate?), key: resolve(key?) })
+}
+
+/// The addresses with what is shown there; `None` where there is no TLS, or what is shown is wrong, which is added to
+/// `faults`.
+pub(super) fn shown(
+    listen: &[Placed<SocketAddr>],
+    files: Option<&Files>,
+    faults: &mut Faults,
+) -> Option<(Vec<SocketAddr>, Arc<Identity>)> {
+    let identity = files?.read().map_err(|fault| faults.push(fault)).ok()?;
+    Some((listen.iter().map(|placed| placed.value).collect(), Arc::new(identity)))
+}
