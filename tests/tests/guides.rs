@@ -20,6 +20,7 @@ use tests::serving::Serving;
 
 /// Where servers are in the guides; in a test, each has a port that is free.
 const OURS: &str = "5300";
+const TLS: &str = "5853";
 const SECONDARY: &str = "5354";
 const SITES: [&str; 3] = ["8080", "8081", "8082"];
 const NAMES: &str = "127.0.0.1:8054";
@@ -69,6 +70,11 @@ fn verify_crawlers_elsewhere() {
 }
 
 #[test]
+fn answer_over_tls() {
+    follow("answer-over-tls.md", None);
+}
+
+#[test]
 fn take_a_zone_from_nsd() {
     follow("take-a-zone.md", Some(("nsd", Make::Nsd)));
 }
@@ -104,6 +110,8 @@ struct Reader {
     serving: Option<Serving>,
     /// Where a secondary is, from the beginning, and the secondary.
     secondary: (SocketAddr, Option<Peer>),
+    /// Where the server answers over TLS.
+    tls: SocketAddr,
     /// Where web servers are.
     sites: [SocketAddr; 3],
     /// Where the service of names is, once it runs.
@@ -131,6 +139,7 @@ impl Reader {
             folder: Folder::new(),
             serving: None,
             secondary: (free_address(), None),
+            tls: free_address(),
             sites: std::array::from_fn(|_| free_address()),
             names: None,
             nginx: None,
@@ -194,6 +203,7 @@ impl Reader {
     /// The text with the addresses that servers have here.
     fn here(&self, text: &str) -> String {
         let text = text.replace(SECONDARY, &self.secondary.0.port().to_string());
+        let text = text.replace(TLS, &self.tls.port().to_string());
         let text = SITES.iter().zip(self.sites).fold(text, |text, (site, address)| {
             let port = address.port();
             text.replace(&format!(":{site}"), &format!(":{port}"))

@@ -35,7 +35,13 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, room),
-            Stream::Encrypted(stream) => Pin::new(stream).poll_read(context, room),
+            Stream::Encrypted(stream) => match Pin::new(stream).poll_read(context, room) {
+                // Closed without a word: each message has its length, so that nothing can be cut unnoticed.
+                Poll::Ready(Err(cause)) if cause.kind() == io::ErrorKind::UnexpectedEof => {
+                    Poll::Ready(Ok(()))
+                }
+                read => read,
+            },
         }
     }
 }

@@ -438,6 +438,36 @@ mod tests {
     }
 
     #[test]
+    fn tls_has_an_address_a_certificate_and_a_key_or_nothing() {
+        let told = |flags: &[&str]| {
+            let found = lowered("version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\"]\n", flags);
+            let found = found.expect_err("something is missing");
+            found
+                .lines()
+                .map(|line| line.split("; expected ").next().unwrap_or(line).to_string())
+                .collect::<Vec<_>>()
+        };
+        let (listen, certificate, key) = (
+            ["--tls-listen", "127.0.0.1:853"],
+            ["--tls-certificate", "/no/c.pem"],
+            ["--tls-key", "/no/k.pem"],
+        );
+        assert_eq!(
+            told(&listen),
+            ["--tls-listen: there is TLS and no certificate", "--tls-listen: there is TLS and no key"]
+        );
+        assert_eq!(
+            told(&key),
+            ["--tls-key: there is TLS and no address for it", "--tls-key: there is TLS and no certificate"]
+        );
+        assert_eq!(told(&[listen, certificate].concat()), ["--tls-listen: there is TLS and no key"]);
+        let all = told(&[listen, certificate, key].concat());
+        assert!(all.len() == 1 && all[0].starts_with("/no/c.pem: it cannot be read"), "{all:?}");
+        let twice = told(&[listen, certificate, key, ["--listen", "127.0.0.1:853"]].concat());
+        assert!(twice[0].contains("tls_listen and listen are both 127.0.0.1:853"), "{twice:?}");
+    }
+
+    #[test]
     fn the_template_holds_when_uncommented() {
         let template = page::template();
         let (_, part) = template.split_once("#[balance]\n").expect("a part of its own");
@@ -446,15 +476,16 @@ mod tests {
         let settings: Vec<String> = part.lines().filter_map(setting).collect();
         assert_eq!(settings.len(), BALANCE.keys.len());
         let text = format!("version = \"v1\"\n[balance]\n{}\n", settings.join("\n"));
-        // Key and token are read, and are not there.
+        // Key, token and certificate are read, and are not there.
         let found = lowered(&text, &[]).expect_err("no such files");
-        let missing = ["credit.key", "token"].map(|name| format!("/etc/pointsman/{name}: it cannot be read"));
+        let missing = ["credit.key", "token", "fullchain.pem"]
+            .map(|name| format!("/etc/pointsman/{name}: it cannot be read"));
         let lines: Vec<&str> = found.lines().collect();
         assert!(
-            lines.len() == 2 && lines.iter().zip(missing).all(|(line, missing)| line.contains(&missing)),
+            lines.len() == 3 && lines.iter().zip(missing).all(|(line, missing)| line.contains(&missing)),
             "{found}"
         );
-        let text = ["credit", "key", "token_file"]
+        let text = ["credit", "key", "token_file", "tls_listen", "tls_certificate", "tls_key"]
             .iter()
             .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
         assert_eq!(lowered(&text, &[]).expect("what the template shows is right").options.back_ends.len(), 2);
