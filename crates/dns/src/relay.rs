@@ -447,7 +447,7 @@ mod tests {
             let mut found = message(0x81, &[&txt, &opt(&[])]);
             let least = found.len() + OPTION;
             pad_all(&mut found);
-            assert!(found.len() % PADDED_TO == 0 && found.len() - least < PADDED_TO, "{more}");
+            assert!(found.len().is_multiple_of(PADDED_TO) && found.len() - least < PADDED_TO, "{more}");
             assert!(is_padded(&found, END));
         }
     }
@@ -465,7 +465,7 @@ mod tests {
                 let length = message.len();
                 message.resize(2 * PADDED_TO, 0);
                 let padded = pad(&mut message, length, END);
-                prop_assert!(padded == length || padded % PADDED_TO == 0);
+                prop_assert!(padded == length || padded.is_multiple_of(PADDED_TO));
                 let _ = question_end(&message[..padded]);
             }
         }
