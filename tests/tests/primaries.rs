@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signal::Signal;
+use tests::certificate::Certificate;
 use tests::data;
 use tests::folder::Folder;
 use tests::peer::{Make, free_address};
@@ -268,6 +269,48 @@ fn what_changed_of_another_version_leads_to_the_whole_zone() {
     }
     peer.program.stop();
     ours.stop();
+}
+
+#[test]
+fn zones_come_over_tls_from_who_is_believed() {
+    let (folder, theirs) = (Folder::new(), Folder::new());
+    let certificate = Certificate::new(&theirs);
+    let (given, tls) = (free_address(), free_address());
+    // One of ours gives it, over TLS, by what changed, too.
+    let primary = theirs.write(
+        "pointsman.toml",
+        format!(
+            "version = \"v1\"\ntls_listen = [\"{tls}\"]\ntls_certificate = \"{}\"\ntls_key = \"{}\"\n\
+             [[secondary]]\nfrom = [\"127.0.0.1\"]\nnotify = [\"{given}\"]\n",
+            certificate.certificate, certificate.key
+        ),
+    );
+    let primary = Serving::start(&theirs, &["--config", &primary]);
+    primary.call("PUT", "/v1/zones/example", &zone(1));
+    let config = |name: &str| {
+        let text = format!(
+            "version = \"v1\"\n[[primary]]\nzones = [\"example\"]\naddresses = [\"{tls}\"]\ntls = \"{name}\"\n\
+             authorities = \"{}\"\n",
+            certificate.authority
+        );
+        folder.write("pointsman.toml", text)
+    };
+    let file = config("other.example.com");
+    let mut ours = Serving::start(&folder, &["--config", &file, "--listen", &given.to_string()]);
+    let told = ours.program.line("a zone cannot be had of its primary");
+    assert!(told.contains("no terms over TLS") && told.contains("other.example.com"), "{told}");
+    config("dns.example.com");
+    ours.program.signal(Signal::SIGHUP);
+    wait(given, "www.example", "A", has("www.example. 300 in a 192.0.2.1".into()));
+    primary.call("PUT", "/v1/zones/example", &zone(2));
+    wait(given, "www.example", "A", has("www.example. 300 in a 192.0.2.2".into()));
+    let metric = |name: &str| ours.client().metric(name);
+    assert_eq!(metric("pointsman_refreshes_total{outcome=\"incremental\"}"), Some(1.0));
+    let streamed =
+        "pointsman_queries_total{transport=\"tls\",type=\"none\",rcode=\"none\",verdict=\"streamed\"}";
+    assert_eq!(primary.client().metric(streamed), Some(2.0));
+    ours.stop();
+    primary.stop();
 }
 
 #[test]

@@ -96,7 +96,7 @@ async fn begin(
                 connections.desk().counters.tls_failed.add(1);
                 return Ok(());
             };
-            Stream::Encrypted(Box::new(stream))
+            Stream::Encrypted(Box::new(stream.into()))
         }
     };
     converse(connections, stream, way, place, shutdown).await

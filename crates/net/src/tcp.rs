@@ -243,7 +243,7 @@ async fn begin(
         () = shutdown.wait() => Err(End::ByShutdown),
         () = place.gives_way() => Err(End::GaveWay),
         agreed = timeout(limits.message, identity.accept(stream)) => match agreed {
-            Ok(Ok(stream)) => Ok(Stream::Encrypted(Box::new(stream))),
+            Ok(Ok(stream)) => Ok(Stream::Encrypted(Box::new(stream.into()))),
             Ok(Err(_)) | Err(_) => Err(End::NoTerms),
         },
     }

@@ -1,6 +1,7 @@
-//! TLS: which certificates clients take; what servers show theirs ([`identity`]), and the connections that come of it
-//! ([`stream`]).
+//! TLS: which certificates clients take ([`client`]); what servers show theirs ([`identity`]), and the connections that come
+//! of it ([`stream`]).
 
+pub mod client;
 pub mod identity;
 pub mod stream;
 
@@ -16,6 +17,9 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
+
+/// The protocol that DNS over TLS is called by who names one (RFC 7858, RFC 9103 §7.1).
+pub const DOT: &[u8] = b"dot";
 
 /// The authorities whose certificates are in a PEM text, whatever else is in it; `None` where there is none.
 pub fn authorities(pem: &[u8]) -> Option<RootCertStore> {

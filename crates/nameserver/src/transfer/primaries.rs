@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use dns::Folded;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
 use super::keys::Key;
 
@@ -17,6 +19,17 @@ pub struct Primary {
     pub addresses: Vec<SocketAddr>,
     /// The key that our requests are signed with, and that its answers and notifications must be signed with.
     pub key: Option<Arc<Key>>,
+    /// How it is asked over TLS (RFC 9103), where it is.
+    pub tls: Option<Encrypted>,
+}
+
+/// How a primary is asked over TLS.
+#[derive(Clone, Debug)]
+pub struct Encrypted {
+    /// The name that its certificate is for.
+    pub name: ServerName<'static>,
+    /// Whose certificates are believed.
+    pub config: Arc<ClientConfig>,
 }
 
 /// All of them; each zone comes from one.
@@ -120,7 +133,7 @@ mod tests {
         let a = key(b"\x01a\0", Algorithm::Sha256);
         let addresses = vec!["192.0.2.1:53".parse().unwrap(), "[::ffff:192.0.2.2]:5300".parse().unwrap()];
         let zones = HashSet::from([b"\x07example\0".to_vec()]);
-        let plain = Primary { zones, addresses, key: None };
+        let plain = Primary { zones, addresses, key: None, tls: None };
         let keyed = Primary { key: Some(a.clone()), ..plain.clone() };
         let (b, weaker) = (key(b"\x01b\0", Algorithm::Sha256), key(b"\x01a\0", Algorithm::Sha1));
         for (primary, client, key, expected) in [

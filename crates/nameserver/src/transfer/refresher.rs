@@ -1,5 +1,5 @@
 //! The task that asks primaries for their zones: for the SOA record, and where that is newer for what changed (RFC 1995),
-//! or for the zone (RFC 1034 §4.3.5), over one TCP connection.
+//! or for the zone (RFC 1034 §4.3.5), over one connection, of TCP or TLS.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -11,8 +11,9 @@ use dns::{Folded, Rtype};
 use fastrand::Rng;
 use net::clock::{Clock, Now};
 use net::shutdown::Shutdown;
+use net::tls::stream::Stream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use tokio::task::{self, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -22,7 +23,7 @@ use super::notifier::{routed, source};
 use super::refresh::{Kept, Timers};
 use super::serial::is_greater;
 use super::signature::{Signer, Verifier};
-use super::{Primary, Transfers};
+use super::{Encrypted, Primary, Transfers};
 use crate::book::Book;
 use crate::edit::Editor;
 use crate::zone::Zone;
@@ -267,7 +268,7 @@ impl Asker {
         primary: &Primary,
         address: SocketAddr,
     ) -> Result<Outcome, String> {
-        let mut stream = connect(&self.local, address).await?;
+        let mut stream = connect(&self.local, primary, address).await?;
         let version = self.version(&mut stream, zone, primary).await?;
         if let Some(here) = self.here(zone) {
             if !is_greater(version.serial, here.serial()) {
@@ -289,7 +290,7 @@ impl Asker {
             };
             tracing::info!(?zone, %address, why, "what changed in a zone cannot be had; it is asked for whole");
             // What is left of that answer may still come.
-            stream = connect(&self.local, address).await?;
+            stream = connect(&self.local, primary, address).await?;
         }
         let newer = self.transfer(&mut stream, zone, primary, None).await?;
         self.serve(zone, newer, address).await
@@ -298,7 +299,7 @@ impl Asker {
     /// What an address has of the zone.
     async fn version(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut Stream,
         zone: &Folded,
         primary: &Primary,
     ) -> Result<Version, String> {
@@ -315,7 +316,7 @@ impl Asker {
     /// Takes the zone, or what changed since the version that is here.
     async fn transfer(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut Stream,
         zone: &Folded,
         primary: &Primary,
         here: Option<Arc<Zone>>,
@@ -367,7 +368,7 @@ impl Asker {
     /// Sends a question; returns what verifies the answer where that is to be signed.
     async fn send(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut Stream,
         mut question: Vec<u8>,
         primary: &Primary,
     ) -> Result<Option<Verifier>, String> {
@@ -378,7 +379,11 @@ impl Asker {
             signer
         });
         let frame = [&net::framing::prefix(question.len())[..], &question].concat();
-        let sending = timeout(MESSAGE_WAIT, stream.write_all(&frame)).await;
+        let sending = timeout(MESSAGE_WAIT, async {
+            stream.write_all(&frame).await?;
+            stream.flush().await
+        })
+        .await;
         sending.map_err(|_| "it takes no question".to_string())?.map_err(cut)?;
         Ok(signer.map(|signer| signer.verifier()))
     }
@@ -397,7 +402,7 @@ impl Asker {
 }
 
 /// Connects from the address by which the primary knows us.
-async fn connect(local: &[SocketAddr], address: SocketAddr) -> Result<TcpStream, String> {
+async fn connect(local: &[SocketAddr], primary: &Primary, address: SocketAddr) -> Result<Stream, String> {
     let connecting = async {
         let (socket, any): (TcpSocket, IpAddr) = match address {
             SocketAddr::V4(_) => (TcpSocket::new_v4()?, Ipv4Addr::UNSPECIFIED.into()),
@@ -409,14 +414,18 @@ async fn connect(local: &[SocketAddr], address: SocketAddr) -> Result<TcpStream,
         }
         socket.connect(address).await
     };
-    let connected = timeout(CONNECT_WAIT, connecting).await;
-    connected
-        .map_err(|_| format!("no connection within {} s", CONNECT_WAIT.as_secs()))?
-        .map_err(|cause: io::Error| format!("no connection: {cause}"))
+    let connected = async {
+        let stream = connecting.await.map_err(|cause: io::Error| format!("no connection: {cause}"))?;
+        let Some(Encrypted { name, config }) = &primary.tls else { return Ok(Stream::Plain(stream)) };
+        let agreed = net::tls::client::agree(config.clone(), name.clone(), stream).await;
+        agreed.map_err(|why| format!("no terms over TLS: {why}"))
+    };
+    let connected = timeout(CONNECT_WAIT, connected).await;
+    connected.map_err(|_| format!("no connection within {} s", CONNECT_WAIT.as_secs()))?
 }
 
 /// Receives one message.
-async fn receive(stream: &mut TcpStream, message: &mut Vec<u8>) -> Result<(), String> {
+async fn receive(stream: &mut Stream, message: &mut Vec<u8>) -> Result<(), String> {
     let receiving = timeout(MESSAGE_WAIT, async {
         let length = stream.read_u16().await?;
         message.resize(length.into(), 0);

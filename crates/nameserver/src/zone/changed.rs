@@ -33,7 +33,8 @@ impl Zone {
                     continue;
                 }
                 let records = touched.entry(record.owner).or_insert_with(|| {
-                    let all = Changed::of(record.owner, here.sets(record.owner));
+                    let sets = here.sets(record.owner).into_iter();
+                    let all = sets.flat_map(|sets| Changed::of(record.owner, sets));
                     all.map(|record| ((record.rtype, record.data), record.ttl)).collect()
                 });
                 let key = (record.rtype, record.data);
@@ -123,15 +124,17 @@ mod tests {
             at(1, "a A 192.0.2.1\nb.c TXT x\nd 30 MX 10 a\n"),
             at(2, "a A 192.0.2.2\nb.c 30 TXT x\nd 30 MX 10 a\nd 30 MX 20 b\n"),
             at(3, &("a A 192.0.2.1\n*.c TXT x\n".to_string() + &signed("A"))),
+            // The owner of an NSEC3 record may be a name, too.
+            at(8, &(format!("a A 192.0.2.1\n{} TXT x\n*.c TXT x\n", hashed[0]) + &signed("A"))),
             at(9, &("a A 192.0.2.1\n*.c TXT x\n".to_string() + &signed("A AAAA"))),
         ];
         let (told, hash) = (told(&versions), NameHash::new(HASH));
-        assert_eq!(told.len(), 3);
-        for from in 0..3 {
+        assert_eq!(told.len(), 4);
+        for from in 0..4 {
             let text = versions[from].changed(&told[from..], &hash).expect("it fits");
-            assert_eq!(build(&text).to_text(), versions[3].to_text(), "from {from}");
+            assert_eq!(build(&text).to_text(), versions[4].to_text(), "from {from}");
         }
-        assert_eq!(build(&versions[3].changed(&[], &hash).unwrap()).to_text(), versions[3].to_text());
+        assert_eq!(build(&versions[4].changed(&[], &hash).unwrap()).to_text(), versions[4].to_text());
     }
 
     #[test]

@@ -83,11 +83,12 @@ impl Zone {
 
     /// The records of another version that this one lacks; the SOA record is none of them.
     fn lacking<'a>(&'a self, other: &'a Zone, hash: &'a NameHash) -> impl Iterator<Item = Changed<'a>> {
-        let names = other.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets()));
+        let names = other.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets(), 0));
+        let hidden = other.hidden().map(|(owner, sets)| (owner, sets, 1));
         let here = Owners::new(self, hash);
         let both = names
-            .chain(other.hidden())
-            .scan(here, |here, (owner, sets)| Some((owner, here.sets(owner), sets)));
+            .chain(hidden)
+            .scan(here, |here, (owner, sets, place)| Some((owner, here.sets(owner)[place], sets)));
         both.filter(|(_, here, there)| here != there).flat_map(|(owner, here, there)| {
             let here: HashSet<Changed<'_>> = Changed::of(owner, here).collect();
             Changed::of(owner, there).filter(move |record| !here.contains(record))
@@ -113,7 +114,7 @@ impl History {
     }
 }
 
-/// The owners of a zone's records by name, those of NSEC3 records among them.
+/// The owners of a zone's records by name.
 pub(super) struct Owners<'a> {
     zone: &'a Zone,
     hash: &'a NameHash,
@@ -127,14 +128,15 @@ impl<'a> Owners<'a> {
         Owners { zone, hash, hidden: zone.hidden().collect(), name: Folded::root() }
     }
 
-    /// The sets of an owner; none where it has none, or is no name.
-    pub(super) fn sets(&mut self, owner: &[u8]) -> &'a [u8] {
+    /// What an owner has as a name's sets: first as a name of the zone, then as the owner of an NSEC3 record; nothing where
+    /// it is no such name.
+    pub(super) fn sets(&mut self, owner: &[u8]) -> [&'a [u8]; 2] {
         if !self.name.set(owner) {
-            return &[];
+            return [&[]; 2];
         }
         let found = self.zone.names.find(self.hash.of(&self.name), self.name.wire());
         let sets = found.map(|node| Found { node, is_apex: false }.sets());
-        sets.or_else(|| self.hidden.get(owner).copied()).unwrap_or_default()
+        [sets.unwrap_or_default(), self.hidden.get(owner).copied().unwrap_or_default()]
     }
 }
 
@@ -334,6 +336,22 @@ mod tests {
         assert_eq!(applied(&all[0], differences, &all[1]), records(&all[1]));
         let types: Vec<Rtype> = differences[0].records(0).map(|(_, record)| record.rtype).collect();
         assert_eq!(types, [Rtype::SOA, Rtype::NSEC3, Rtype::SOA, Rtype::NSEC3]);
+    }
+
+    #[test]
+    fn who_owns_an_nsec3_record_may_be_a_name_too() {
+        let owner = "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom";
+        let text = |name: &str| {
+            format!(
+                "@ DNSKEY 257 3 13 AAAA\n@ NSEC3PARAM 1 0 0 -\n\
+                 {owner} NSEC3 1 0 0 - {owner} NS SOA DNSKEY NSEC3PARAM\n{name}"
+            )
+        };
+        let all = versions(&[(1, text("")), (2, text(&format!("{owner} TXT x\n"))), (3, text(""))]);
+        let steps = all[2].since(1).unwrap();
+        let counts: Vec<usize> = steps.iter().map(|step| step.records(0).count()).collect();
+        assert_eq!(counts, [3, 3], "the NSEC3 record has not changed");
+        assert_eq!(applied(&all[0], steps, &all[2]), records(&all[2]));
     }
 
     #[test]

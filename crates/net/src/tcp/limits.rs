@@ -24,7 +24,7 @@ pub struct Limits {
     pub idle_when_crowded: Duration,
     /// How long a message may be under way: a query from its first octet to its last, and the answers that
     /// wait at one time (up to [`UNSENT_MAX`](super::UNSENT_MAX) octets) until the client has taken the last
-    /// of them. One octet a second does not extend it. Beyond [`UNTAKEN_MAX`](super::UNTAKEN_MAX), it is for those who
+    /// of them. One octet a second does not extend it. A client over TLS has as long to come to terms. Beyond [`UNTAKEN_MAX`](super::UNTAKEN_MAX), it is for those who
     /// take something now and then. Default 5 s.
     pub message: Duration,
     /// How long a connection may be open at all, however busy; it ends between two answers. Default 10 min,

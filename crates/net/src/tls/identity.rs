@@ -10,10 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::provider;
-
-/// The protocol that DNS over TLS is called by clients that name one (RFC 7858, RFC 9103 §7.1).
-const DOT: &[u8] = b"dot";
+use super::{DOT, provider};
 
 /// The certificate and the key of a server of DNS over TLS. They may be renewed while it serves: connections that are open
 /// go on as they began.

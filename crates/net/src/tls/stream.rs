@@ -1,4 +1,4 @@
-//! A client's connection, encrypted or not.
+//! A connection, encrypted or not.
 
 use std::io;
 use std::pin::Pin;
@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::TlsStream;
 
 /// A connection over TCP, or over TLS on it.
 #[derive(Debug)]
 pub enum Stream {
     /// As it is.
     Plain(TcpStream),
-    /// Encrypted, with a client that we have come to terms with.
+    /// Encrypted, with a client or a server that we have come to terms with.
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 

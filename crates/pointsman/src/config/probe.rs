@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::Faults;
-use api::file::{self, WRITTEN_MAX};
-use nameserver::health::check::tls::{self, Trust};
 use nameserver::health::probe::NAME_MAX;
 use nameserver::health::{Check, Http, Probe, Probes};
+use net::tls::client::{self, Trust};
 
-use super::spec::{Place, Placed, ProbeSpec, resolve};
-
-/// Where Debian keeps the certificates of authorities that browsers believe.
-pub(crate) const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+use super::spec::{Place, Placed, ProbeSpec};
+use super::tls;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -147,7 +143,7 @@ fn http(spec: &ProbeSpec, port: Option<u16>, is_https: bool, faults: &mut Faults
         faults.push(place.fault(format!("path is {path:?}"), "a path from its slash on, of visible ASCII"));
     }
     if let Some(Placed { value, place }) = &spec.host
-        && !tls::is_host(value)
+        && client::host(value).is_none()
     {
         faults.push(place.fault(format!("host is {value:?}"), "the name of a host"));
     }
@@ -175,26 +171,10 @@ fn trust(spec: &ProbeSpec, faults: &mut Faults) -> Option<Arc<rustls::ClientConf
         if let Some(file) = &spec.authorities {
             faults.push(file.place.fault("authorities beside certificate = \"any\"", "one of them"));
         }
-        return tls::config(&Trust::Anybody).ok();
+        return client::config(&Trust::Anybody, None).ok();
     }
-    let path: PathBuf = spec.authorities.as_ref().map_or(AUTHORITIES.into(), resolve);
-    let config = file::read(&path, WRITTEN_MAX, "")
-        .map_err(|fault| fault.what)
-        .and_then(|octets| tls::config(&Trust::Authorities(&octets)));
-    match config {
-        Ok(config) => Some(config),
-        Err(cause) => {
-            let place = spec.authorities.as_ref().map_or(&spec.place, |file| &file.place);
-            let what = format!("the authorities in {}: {cause}", path.display());
-            faults.push(
-                place.fault(
-                    what,
-                    "certificates in PEM form (Debian: ca-certificates), or certificate = \"any\"",
-                ),
-            );
-            None
-        }
-    }
+    let expected = "certificates in PEM form (Debian: ca-certificates), or certificate = \"any\"";
+    tls::trusting(spec.authorities.as_ref(), None, (&spec.place, expected), faults)
 }
 
 fn status(text: &str) -> Option<RangeInclusive<u16>> {

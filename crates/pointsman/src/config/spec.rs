@@ -220,12 +220,22 @@ pub(crate) struct PrimarySpec {
     pub(crate) zones: Vec<Placed<Folded>>,
     pub(crate) addresses: Vec<Placed<SocketAddr>>,
     pub(crate) key: Option<Placed<String>>,
+    pub(crate) tls: Option<Placed<String>>,
+    pub(crate) authorities: Option<Placed<PathBuf>>,
 }
 
 impl PrimarySpec {
     /// A primary of which nothing is known yet.
     pub(crate) fn at(place: Place, given: Present) -> PrimarySpec {
-        PrimarySpec { place, given, zones: Vec::new(), addresses: Vec::new(), key: None }
+        PrimarySpec {
+            place,
+            given,
+            zones: Vec::new(),
+            addresses: Vec::new(),
+            key: None,
+            tls: None,
+            authorities: None,
+        }
     }
 }
 

@@ -448,7 +448,7 @@ addresses = [\"192.0.2.1:53\", \"[2001:db8::1]:5353\"]
         &[
             "/etc/p.toml:4:7: key is an empty text; expected the name of a key in tsig_keys",
             "/etc/p.toml:6:14: addresses is \"192.0.2.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
-            "/etc/p.toml:7:1: unknown key notify in primary; expected zones, addresses or key",
+            "/etc/p.toml:7:1: unknown key notify in primary; expected zones, addresses, key, tls or authorities",
             "/etc/p.toml:2:1: the primary has no addresses; expected a line such as addresses = [\"192.0.2.1:53\", \
              \"[2001:db8::1]:53\"]",
             "/etc/p.toml:5:1: the primary has no zones; expected a line such as zones = [\"example.com\", \"example.net\"]",

@@ -1,13 +1,19 @@
-//! What clients are shown over TLS: a certificate and its key, from their files.
+//! What clients are shown over TLS, a certificate and its key; and which authorities servers are believed by. From files.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use api::file::WRITTEN_MAX;
 use api::{Fault, Faults, file};
+use net::tls::client::{self, Trust};
 use net::tls::identity::Identity;
+use rustls::ClientConfig;
 
-use super::spec::{Placed, resolve};
+use super::spec::{Place, Placed, resolve};
+
+/// Where Debian keeps the certificates of authorities that browsers believe.
+pub(crate) const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The largest file of certificates, in octets: a chain has a few, of some kilobytes each.
 const CERTIFICATES_MAX: u64 = 1 << 20;
@@ -72,4 +78,23 @@ pub(super) fn shown(
 ) -> Option<(Vec<SocketAddr>, Arc<Identity>)> {
     let identity = files?.read().map_err(|fault| faults.push(fault)).ok()?;
     Some((listen.iter().map(|placed| placed.value).collect(), Arc::new(identity)))
+}
+
+/// The configuration of connections to servers whose certificates lead to an authority in this file, or in
+/// [`AUTHORITIES`]; `protocol` is what they speak, `given` where that is asked for and what is expected there. `None` where
+/// the file is wrong, which is added to `faults`.
+pub(super) fn trusting(
+    file: Option<&Placed<PathBuf>>,
+    protocol: Option<&[u8]>,
+    given: (&Place, &str),
+    faults: &mut Faults,
+) -> Option<Arc<ClientConfig>> {
+    let path: PathBuf = file.map_or(AUTHORITIES.into(), resolve);
+    let config = file::read(&path, WRITTEN_MAX, "")
+        .map_err(|fault| fault.what)
+        .and_then(|octets| client::config(&Trust::Authorities(&octets), protocol));
+    let (place, expected) = given;
+    let place = file.map_or(place, |file| &file.place);
+    let told = |cause| place.fault(format!("the authorities in {}: {cause}", path.display()), expected);
+    config.map_err(|cause| faults.push(told(cause))).ok()
 }

@@ -1,4 +1,4 @@
-//! Who follows our zones and who gives us zones: keys read from their files, and both with them.
+//! Who follows our zones and who gives us zones: keys and authorities read from their files, and both with them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,11 @@ use std::sync::Arc;
 use api::{Faults, file};
 use dns::Folded;
 use nameserver::transfer::keys::Key;
-use nameserver::transfer::{Config, Keys, Primaries, Primary, Secondaries, Secondary};
+use nameserver::transfer::{Config, Encrypted, Keys, Primaries, Primary, Secondaries, Secondary};
+use net::tls::{DOT, client};
 
 use super::spec::{Placed, PrimarySpec, SecondarySpec};
+use super::tls;
 
 /// The largest file of keys, in octets: ten thousand of the longest.
 const KEYS_FILE_MAX: u64 = 8 << 20;
@@ -40,13 +42,33 @@ pub(crate) fn read(
         notify: values(&spec.notify),
     });
     let secondaries = Secondaries(secondaries.collect());
-    let primaries = primaries.iter().map(|spec| Primary {
+    let primary_keys: Vec<Option<Arc<Key>>> = primaries.iter().map(|spec| named(&spec.key)).collect();
+    let primaries = primaries.iter().zip(primary_keys).map(|(spec, key)| Primary {
         zones: wire(&spec.zones),
         addresses: values(&spec.addresses),
-        key: named(&spec.key),
+        key,
+        tls: encrypted(spec, faults),
     });
     let primaries = Primaries(primaries.collect());
     Config { keys, secondaries, primaries }
+}
+
+/// How a primary is asked over TLS, where it is.
+fn encrypted(spec: &PrimarySpec, faults: &mut Faults) -> Option<Encrypted> {
+    let Some(Placed { value, place }) = &spec.tls else {
+        if let Some(file) = &spec.authorities {
+            faults.push(file.place.fault("authorities without tls has no effect", "both or neither"));
+        }
+        return None;
+    };
+    let name = client::host(value);
+    if name.is_none() {
+        let expected = "the name or address that its certificate is for";
+        faults.push(place.fault(format!("tls is {value:?}"), expected));
+    }
+    let expected = "certificates in PEM form (Debian: ca-certificates)";
+    let config = tls::trusting(spec.authorities.as_ref(), Some(DOT), (place, expected), faults);
+    Some(Encrypted { name: name?, config: config? })
 }
 
 /// The key of a name, where one is given; that there is none is told where `is_to_tell`.
@@ -73,9 +95,40 @@ fn read_keys(path: &Path, keys: &mut Keys) -> Result<(), Faults> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::spec::Place;
+    use crate::config::spec::{Place, Present};
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_primary_is_asked_over_tls_or_not_at_all() {
+        let placed = |text: &str| Some(Placed { value: text.to_string(), place: Place::Flag("tls") });
+        let file =
+            |path: &str| Some(Placed { value: PathBuf::from(path), place: Place::Flag("authorities") });
+        for (name, authorities, expected) in [
+            (None, None, &[][..]),
+            (None, file("/no/file"), &["authorities without tls has no effect"]),
+            (
+                placed("a b"),
+                file("/no/file"),
+                &["tls is \"a b\"", "the authorities in /no/file: it cannot be read"],
+            ),
+            (
+                placed("ns1.example.com"),
+                file("/no/file"),
+                &["the authorities in /no/file: it cannot be read"],
+            ),
+            (placed("192.0.2.1"), file("/dev/null"), &["the authorities in /dev/null: hold no certificate"]),
+        ] {
+            let spec =
+                PrimarySpec { tls: name, authorities, ..PrimarySpec::at(Place::Default, Present::default()) };
+            let mut faults = Faults::default();
+            let primary = read(&[], &[], &[spec], &mut faults).primaries.0.remove(0);
+            let told: Vec<&str> = faults.faults.iter().map(|fault| fault.what.as_str()).collect();
+            let are_as = told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
+            assert!(told.len() == expected.len() && are_as, "{told:?}");
+            assert!(primary.tls.is_none());
+        }
+    }
 
     #[test]
     fn keys_come_from_closed_files_only() {

@@ -3,12 +3,11 @@
 //! None of them takes a time itself: who calls gives up in time, and what was begun then ends, a command with all
 //! that it started.
 //!
-//! `http` asks for a page, over `tls` or without, and `answer` reads what comes; `command` runs a program.
+//! `http` asks for a page, over TLS or without, and `answer` reads what comes; `command` runs a program.
 
 pub mod answer;
 mod command;
 mod http;
-pub mod tls;
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

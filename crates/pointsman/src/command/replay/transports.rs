@@ -11,7 +11,7 @@ use replay::send::distance::{Distances, ROUND_TRIP_MAX, SAMPLE_MAX};
 use replay::send::tls::{Tls, Trust};
 
 use super::time;
-use crate::config::probe::AUTHORITIES;
+use crate::config::tls::AUTHORITIES;
 
 /// The options.
 #[derive(Args, Debug)]

@@ -15,7 +15,7 @@ const SLIP_CEILING: u64 = 100;
 /// What TCP clients may hold.
 pub(super) const TCP: Section<Spec> = Section {
     name: "tcp",
-    about: "What TCP clients may hold, at all addresses of listen together.",
+    about: "What clients over TCP and TLS may hold, at all addresses of listen and tls_listen together.",
     keys: &[
         Key {
             name: "connections_max",
@@ -56,7 +56,7 @@ pub(super) const TCP: Section<Spec> = Section {
             flag: None,
             kind: Kind::Duration(|s| &mut s.message, TIME_FLOOR..=TIME_CEILING),
             default: Default::Value("\"5 s\""),
-            about: "How long one message may take from its first octet to its last.",
+            about: "How long one message may take from its first octet to its last, and a client over TLS to come to terms.",
             consequence: "It is what ends clients that send or take an octet now and then.",
         },
         Key {

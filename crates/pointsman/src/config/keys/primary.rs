@@ -8,7 +8,7 @@ use crate::config::spec::PrimarySpec;
 pub(crate) const PRIMARY: Section<PrimarySpec> = Section {
     name: "primary",
     about: "Servers that give us zones, of which we are a secondary; the heading may be repeated. A zone is taken at start, \
-        after each NOTIFY, and as often as its SOA record says, with IXFR or AXFR over TCP; it is kept in the store. \
+        after each NOTIFY, and as often as its SOA record says, with IXFR or AXFR over TCP or TLS; it is kept in the store. \
         One that is not confirmed for as long as that record allows is answered SERVFAIL.",
     keys: &[
         Key {
@@ -35,7 +35,27 @@ pub(crate) const PRIMARY: Section<PrimarySpec> = Section {
             kind: Kind::Name(|s| &mut s.key, "the name of a key in tsig_keys"),
             default: Default::Absent { means: "nothing is signed", example: "\"ns2.example.com\"" },
             about: "The TSIG key that our requests are signed with, and that answers and NOTIFY must be signed with.",
-            consequence: "Without it, whoever sits on the way may change the zones.",
+            consequence: "Without it, and without tls, whoever sits on the way may change the zones.",
+        },
+        Key {
+            name: "tls",
+            flag: None,
+            kind: Kind::Name(|s| &mut s.tls, "the name or address that its certificate is for"),
+            default: Default::Absent { means: "it is asked over TCP", example: "\"ns1.example.com\"" },
+            about: "The name by which its certificate is believed: it is asked over TLS (RFC 9103).",
+            consequence: "Its addresses are those where it answers so, usually at port 853. NOTIFY comes as ever, \
+                unencrypted; it says that there is something new, and not what.",
+        },
+        Key {
+            name: "authorities",
+            flag: None,
+            kind: Kind::Path(|s| &mut s.authorities),
+            default: Default::Absent {
+                means: "\"/etc/ssl/certs/ca-certificates.crt\"",
+                example: "\"/etc/pointsman/authorities.pem\"",
+            },
+            about: "Whose certificates are believed: a file in PEM form, which may be the primary's own.",
+            consequence: "It is read at start, and on SIGHUP.",
         },
     ],
 };
