@@ -76,6 +76,8 @@ fn queries_are_counted_by_what_became_of_them() {
         (r#"transport="tcp",type="TXT",rcode="NOERROR",verdict="answered""#, 1),
         (r#"transport="tcp",type="none",rcode="none",verdict="dropped""#, 0),
         (r#"transport="tcp",type="none",rcode="none",verdict="streamed""#, 0),
+        (r#"transport="tls",type="none",rcode="none",verdict="dropped""#, 0),
+        (r#"transport="tls",type="none",rcode="none",verdict="streamed""#, 0),
         (r#"transport="udp",type="A",rcode="NOERROR",verdict="answered""#, 6),
         (r#"transport="udp",type="A",rcode="NXDOMAIN",verdict="answered""#, 1),
         (r#"transport="udp",type="AAAA",rcode="NOERROR",verdict="answered""#, 1),

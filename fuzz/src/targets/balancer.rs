@@ -3,7 +3,9 @@
 use balancer::message::answers;
 use balancer::pending::{Asker, Pending, Unmatched};
 use dns::edns::Edns;
-use dns::relay::{Added, add_subnet, take_out_of_one_hop, take_out_subnet};
+use dns::relay::{
+    Added, PADDED_TO, add_subnet, is_padded, pad, question_end, take_out_of_one_hop, take_out_subnet,
+};
 use dns::{ClientSubnet, Folded, Query, Rtype};
 use domain::base::Message;
 use fastrand::Rng;
@@ -52,14 +54,16 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
     vec![good, alone, QUERY.to_vec()]
 }
 
-/// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive out of it, which leaves a query
+/// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive and padding out of it, which leaves a query
 /// that is all else; what is taken out of whatever may be an answer leaves a message that `domain` reads as before, but for
-/// the OPT record.
+/// the OPT record, and so does padding.
 pub(super) fn relay(octets: &[u8]) {
     let (mut query, mut name) = (octets.to_vec(), Folded::root());
     let subnet = ClientSubnet::new([192, 0, 2, 77].into(), 24);
     if let Ok(read) = Query::read(octets, &mut name) {
         let (end, edns) = (read.head.len(), read.edns);
+        assert_eq!(question_end(octets), Some(end));
+        let _ = is_padded(octets, end);
         let added = add_subnet(&mut query, end, edns.as_ref(), &subnet);
         if added == Added::Nothing {
             assert_eq!(query, octets);
@@ -78,7 +82,7 @@ pub(super) fn relay(octets: &[u8]) {
     if !answers(octets, QUERY, QUESTION_END) {
         return;
     }
-    // Nothing was added: keepalive is taken out alone.
+    // Nothing was added: keepalive and padding are taken out alone.
     for added in [Added::Option, Added::Record, Added::Nothing] {
         let mut reply = octets.to_vec();
         let length = match added {
@@ -90,6 +94,12 @@ pub(super) fn relay(octets: &[u8]) {
         assert_eq!(all_but_opt(before), all_but_opt(after), "{added:?}");
         assert!(length == octets.len() || after.opt().is_none_or(|_| added != Added::Record));
     }
+    let mut padded = [octets, &[0xff; 2 * PADDED_TO]].concat();
+    let length = pad(&mut padded, octets.len(), QUESTION_END);
+    let (before, after) = (Message::from_slice(octets), Message::from_slice(&padded[..length]));
+    let (Ok(before), Ok(after)) = (before, after) else { panic!("a header is there before and after") };
+    assert_eq!(all_but_opt(before), all_but_opt(after));
+    assert!(length == octets.len() || length.is_multiple_of(PADDED_TO));
 }
 
 /// The types of a message's records but OPT, and whether all of them read, as far as they do.
