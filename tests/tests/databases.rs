@@ -389,8 +389,12 @@ fn follow_direct_changes(kind: Kind) {
         let zone = format!("$ORIGIN example.com.\n{}", ZONE.replace("192.0.2.53", address));
         database.sql(&name, &format!("UPDATE zone SET text = '{zone}'"));
     };
-    change("192.0.2.54");
-    taken("192.0.2.54");
+    // Either of the two gives it the number that it lacks; who is followed tells what changed.
+    for (count, address) in (1..).zip(["192.0.2.54", "192.0.2.56", "192.0.2.57"]) {
+        change(address);
+        taken(address);
+        until(&count, || metric(&servers[0], "pointsman_transfers_total{outcome=\"incremental\"}"));
+    }
     for server in servers {
         server.stop();
     }

@@ -61,6 +61,9 @@ pub struct Book {
     pub primaries: Arc<Primaries>,
     /// The probes that policies may name.
     pub probes: Arc<Probes>,
+    /// Whether zones may have been deleted since the start: a new one may have the serial number of one that secondaries
+    /// still have.
+    pub zones_were_deleted: bool,
 }
 
 /// One edit; what it takes long to prepare has been prepared.
@@ -297,6 +300,7 @@ impl Book {
             secondaries: Arc::default(),
             primaries: Arc::default(),
             probes: Arc::default(),
+            zones_were_deleted: false,
         };
         let held = contents.health.iter();
         let held = held.map(|(key, held)| (key.clone(), Record::remembered(held.failing, held.since)));

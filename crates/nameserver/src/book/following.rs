@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::{Fault, Faults};
+use dns::Folded;
 use store::{Contents, Parts};
 
 use super::{Book, Condition, Refused, folded};
 use crate::generation::Generation;
 use crate::policies::{Policies, Steered};
-use crate::zone::PolicyId;
+use crate::zone::{PolicyId, Zone};
 
 impl Book {
     /// Makes the book of all that is stored, as [`Book::load`] does, which goes on with what no store has: probes keep
@@ -21,8 +22,13 @@ impl Book {
         let before = self.generation.clone();
         let zones = before.zones.emptied();
         let generation = Generation { zones, policies: Policies::default(), ..before };
-        let partitions = Arc::default();
-        self.as_at_start(Book { generation, partitions, ..self.clone() }, |book| book.fill(contents))
+        let book = Book { generation, partitions: Arc::default(), zones_were_deleted: true, ..self.clone() };
+        let mut book = self.as_at_start(book, |book| book.fill(contents))?;
+        let zones: Vec<Arc<Zone>> = book.generation.zones.all().iter().cloned().collect();
+        for zone in zones {
+            book.remember_zone(zone.origin(), self.served(zone.origin()));
+        }
+        Ok(book)
     }
 
     /// Makes the book of parts that are stored, where all else is as it was.
@@ -35,7 +41,7 @@ impl Book {
         let (servers, imports) = (Arc::new(servers), Arc::new(imports));
         let mut book = Book { servers, imports, ..self.clone() };
         book.generation.number = number;
-        self.as_at_start(book, |book| {
+        let mut book = self.as_at_start(book, |book| {
             let changed = match policies {
                 Some(policies) => book.forget_changed(policies)?,
                 None => Vec::new(),
@@ -58,7 +64,17 @@ impl Book {
             book.compile_policies_again(|spec| partitions.contains_key(&spec.partition))?;
             book.mark_down();
             Ok(())
-        })
+        })?;
+        for origin in zones.keys() {
+            let origin = folded(origin, "stored zone")?;
+            book.remember_zone(&origin, self.served(&origin));
+        }
+        Ok(book)
+    }
+
+    /// A zone as it is served.
+    fn served(&self, origin: &Folded) -> Option<&Zone> {
+        self.generation.zones.all().get(origin, &self.generation.hash).map(Arc::as_ref)
     }
 
     /// Takes a zone out that is no more; it may never have been served.

@@ -1,11 +1,13 @@
 //! Serial numbers of zones that other programs change in the store: they need not care for them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::Faults;
 use store::Change;
 
 use super::{Book, folded};
+use crate::generation::Generation;
 use crate::transfer::serial::is_greater;
 
 /// What became of zones that were changed and have not got a greater serial number.
@@ -19,14 +21,19 @@ pub struct Raised {
 
 impl Book {
     /// Holds zones to serial numbers that grow with each change (RFC 1982): a secondary that sees the same or a smaller
-    /// one never takes the change. `before` has zones as they were published last, by name.
+    /// one never takes the change. `before` has zones as they were published last, by name; `served` is what this name
+    /// server has of them.
     ///
     /// Whether anybody follows a zone is not asked, for several name servers share the store, and each knows only its
     /// own secondaries.
     ///
     /// # Errors
     /// Where a zone cannot be read again.
-    pub fn raise_serials(&mut self, before: &BTreeMap<String, String>) -> Result<Raised, Faults> {
+    pub fn raise_serials(
+        &mut self,
+        before: &BTreeMap<String, String>,
+        served: &Generation,
+    ) -> Result<Raised, Faults> {
         let mut raised = Raised::default();
         for (name, text) in before {
             let origin = folded(name, "stored zone")?;
@@ -48,6 +55,7 @@ impl Book {
             }
             let text = with_serial(&text, last.serial().wrapping_add(1));
             self.place_zone(self.stored_zone(name, &text)?, None)?;
+            self.remember_zone(&origin, served.zones.all().get(&origin, &served.hash).map(Arc::as_ref));
             raised.changes.push(Change::PutZone { origin: name.clone(), text });
         }
         Ok(raised)
@@ -107,7 +115,8 @@ mod tests {
             if is_steered {
                 book.apply(edit).unwrap();
             }
-            let raised = book.raise_serials(&[(NAME.to_owned(), before.clone())].into()).unwrap();
+            let served = book.generation.clone();
+            let raised = book.raise_serials(&[(NAME.to_owned(), before.clone())].into(), &served).unwrap();
             let (stored, _) = book.zone(NAME).unwrap();
             let zone = book.generation.zones.all().iter().next().unwrap();
             let case = format!("{before}{after}{stored}");
@@ -133,7 +142,8 @@ mod tests {
     #[test]
     fn a_zone_that_is_no_more_has_no_serial_number() {
         let mut book = Book::empty(1, Settings::default());
-        let raised = book.raise_serials(&[(NAME.to_owned(), zone(7, ""))].into());
+        let served = book.generation.clone();
+        let raised = book.raise_serials(&[(NAME.to_owned(), zone(7, ""))].into(), &served);
         assert_eq!(raised, Ok(Raised::default()));
     }
 }

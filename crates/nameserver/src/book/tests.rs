@@ -291,6 +291,66 @@ fn views_stay_in_step_with_every_edit() {
     }
 }
 
+/// How many records lead from a version of a zone to the one that is there.
+fn steps(book: &Book, origin: &str, serial: u32) -> Option<usize> {
+    let origin = folded(origin, "").unwrap();
+    let zone = book.generation.zones.all().get(&origin, &book.generation.hash).unwrap();
+    Some(zone.since(serial)?.iter().map(|difference| difference.records(0).count()).sum())
+}
+
+/// A zone of a serial number, with an address of `a`.
+fn numbered(serial: u32, address: &str) -> String {
+    format!("@ 60 SOA ns hm {serial} 2 3 4 5\n@ 60 NS ns\na 60 A {address}\n")
+}
+
+#[test]
+fn what_changed_is_held_against_what_was_served() {
+    let mut book = Book::empty(1, Settings::default());
+    book.secondaries = Arc::new(Secondaries(vec![crate::transfer::Secondary::default()]));
+    let mut changes = book.apply(zone("test", &numbered(7, "192.0.2.1"))).unwrap();
+    changes.extend(book.apply(zone("test", &numbered(8, "192.0.2.2"))).unwrap());
+    let before = stored(&changes);
+    let mut after = before.clone();
+    after.zones.insert("test.".into(), format!("$ORIGIN test.\n{}", numbered(8, "192.0.2.3")));
+    let read = book.following_parts(0, parts(&before, &after)).unwrap();
+    assert_eq!(steps(&read, "test", 8), None, "two versions have this number");
+    for mut draft in [read, book.following(after.clone()).unwrap()] {
+        let raised = draft.raise_serials(&before.zones, &book.generation).unwrap();
+        assert_eq!(raised.changes.len(), 1);
+        assert_eq!([7, 8, 9].map(|serial| steps(&draft, "test", serial)), [Some(8), Some(4), None]);
+    }
+    // What another name server was told.
+    after.zones.insert("test.".into(), format!("$ORIGIN test.\n{}", numbered(9, "192.0.2.3")));
+    let mut book = book.following_parts(0, parts(&before, &after)).unwrap();
+    assert_eq!(steps(&book, "test", 8), Some(4));
+    let all = book.following(after).unwrap();
+    assert_eq!(steps(&all, "test", 8), Some(4), "it has not changed since");
+    book.apply(zone("test", &numbered(10, "192.0.2.3"))).unwrap();
+    assert_eq!([8, 9].map(|serial| steps(&book, "test", serial)), [Some(6), Some(2)]);
+}
+
+#[test]
+fn a_serial_that_another_version_may_have_had_leads_nowhere() {
+    let mut book = Book::empty(1, Settings::default());
+    let put = |book: &mut Book, origin: &str, serial, address| {
+        book.apply(zone(origin, &numbered(serial, address))).unwrap();
+        steps(book, origin, serial - 1)
+    };
+    put(&mut book, "test", 7, "192.0.2.1");
+    // Nobody followed it then, and nothing held its numbers up.
+    put(&mut book, "test", 7, "192.0.2.2");
+    book.secondaries = Arc::new(Secondaries(vec![crate::transfer::Secondary::default()]));
+    assert_eq!(put(&mut book, "test", 8, "192.0.2.3"), None);
+    assert_eq!(put(&mut book, "test", 9, "192.0.2.4"), Some(4));
+    put(&mut book, "new.test", 7, "192.0.2.1");
+    assert_eq!(put(&mut book, "new.test", 8, "192.0.2.2"), Some(4));
+    // It was there before, under any number.
+    book.apply(Edit::DeleteZone { origin: "test".into(), condition: Condition::Always }).unwrap();
+    put(&mut book, "test", 9, "192.0.2.5");
+    assert_eq!(put(&mut book, "test", 10, "192.0.2.6"), None);
+    assert_eq!(put(&mut book, "test", 11, "192.0.2.7"), Some(4));
+}
+
 /// Of what a book can be made.
 #[derive(Clone, Copy, PartialEq)]
 enum By {

@@ -62,7 +62,10 @@ impl Book {
         let text = text.ok_or_else(|| too_long(&origin))?;
         let mut faults = Faults::default();
         self.check_serial(&zone, master, text).unwrap_or_else(|fault| faults.push(fault));
+        let (name, hash) = (zone.origin().clone(), self.generation.hash.clone());
+        let before = self.generation.zones.all().get(&name, &hash).cloned();
         self.place_zone(zone, Some(master)).unwrap_or_else(|found| faults.append(found));
+        self.remember_zone(&name, before.as_deref());
         Ok(vec![faults.or(Change::PutZone { origin, text: text.into() })?])
     }
 
@@ -110,18 +113,24 @@ impl Book {
                 moved.push((holder, name));
             }
         }
-        let mut zone = faults.or(zone)?;
-        if self.secondaries.follow(&origin)
-            && !zone.is_steered()
-            && let Some(before) = self.generation.zones.all().get(&origin, &hash)
-        {
-            zone.remember(before, &hash);
-        }
+        let zone = faults.or(zone)?;
         for (holder, name) in moved {
             self.change_zone(&holder, |zone| zone.set_policy(&name, None, &hash));
         }
         self.generation.zones.put(Arc::new(zone), &hash);
         Ok(())
+    }
+
+    /// Remembers what changed in a zone since a version was served, where somebody follows it. A version in between, which
+    /// nobody was given, does not count.
+    pub(super) fn remember_zone(&mut self, origin: &Folded, before: Option<&Zone>) {
+        let (hash, is_followed) = (self.generation.hash.clone(), self.secondaries.follow(origin));
+        let were_deleted = self.zones_were_deleted;
+        self.change_zone(origin, |zone| match before {
+            Some(before) if is_followed && !zone.is_steered() => zone.remember(before, &hash),
+            Some(before) => zone.forget(!is_greater(zone.serial(), before.serial())),
+            None => zone.forget(were_deleted),
+        });
     }
 
     /// Holds a zone that a primary gives us to what that gives.
@@ -173,6 +182,7 @@ impl Book {
             return Err(Refused::InUse(format!("a policy has the name {steered:?} in the zone {name:?}")));
         }
         self.generation.zones.remove(&name, &hash);
+        self.zones_were_deleted = true;
         Ok(vec![Change::DeleteZone { origin: dns::name::to_text(name.wire()) }])
     }
 

@@ -278,7 +278,8 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
     let (seen, drafted) = match runtime.block_on(store.news(before.generation.number)) {
         Ok(News { seen, standing, before: published }) => {
             let drafted = draft(shared, runtime, &before, standing)?.and_then(|mut draft| {
-                let raised = draft.raise_serials(&published).map_err(|faults| told(&faults))?;
+                let raised =
+                    draft.raise_serials(&published, &before.generation).map_err(|faults| told(&faults))?;
                 Ok((draft, raised))
             });
             (seen, drafted)

@@ -81,6 +81,11 @@ impl Zone {
         self.history.shorten(octets_max);
     }
 
+    /// Remembers nothing of the versions before, of which one may have had this one's serial number.
+    pub(crate) fn forget(&mut self, is_ambiguous: bool) {
+        self.history = History { differences: Vec::new(), is_ambiguous };
+    }
+
     /// The records of another version that this one lacks; the SOA record is none of them.
     fn lacking<'a>(&'a self, other: &'a Zone, hash: &'a NameHash) -> impl Iterator<Item = Changed<'a>> {
         let names = other.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets(), 0));
