@@ -117,6 +117,15 @@ impl Program {
         self.says(part).unwrap_or_else(|what| panic!("{what}"))
     }
 
+    /// As [`Program::line`], of all lines since it was started.
+    ///
+    /// # Panics
+    /// As [`Program::line`].
+    pub fn has_said(&mut self, part: &str) -> String {
+        let said = self.said.iter().find(|line| line.contains(part)).cloned();
+        said.unwrap_or_else(|| self.line(part))
+    }
+
     /// As [`Program::line`], for who is no test.
     ///
     /// # Errors

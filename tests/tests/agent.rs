@@ -347,7 +347,7 @@ fn a_service_may_be_absent_and_started_again() {
     let is_absent = |report: &Report| report.backlog_limit == 0;
     let absent = balancer.wait(0, |report| is_absent(report) && report.sequence > 0);
     assert_eq!(absent.limit, absent.sent);
-    agent.program.line("there is no such service here");
+    agent.program.has_said("there is no such service here");
     for turn in 0..3 {
         let server = UdpSocket::bind(at).expect("nobody holds the port, the agent neither");
         agent.program.line("found");

@@ -297,7 +297,7 @@ fn zones_come_over_tls_from_who_is_believed() {
     };
     let file = config("other.example.com");
     let mut ours = Serving::start(&folder, &["--config", &file, "--listen", &given.to_string()]);
-    let told = ours.program.line("a zone cannot be had of its primary");
+    let told = ours.program.has_said("a zone cannot be had of its primary");
     assert!(told.contains("no terms over TLS") && told.contains("other.example.com"), "{told}");
     config("dns.example.com");
     ours.program.signal(Signal::SIGHUP);

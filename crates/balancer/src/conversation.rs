@@ -1,21 +1,16 @@
-//! Clients over TCP and TLS: many connections on tokio, each with several queries under way, answered as answers come
-//! (RFC 7766 §7, RFC 7858).
+//! A client over TCP or TLS, with several queries under way, answered as answers come (RFC 7766 §7, RFC 7858).
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::accept::{Acceptor, Event};
 use net::admission::Place;
 use net::framing::{Assembler, prefix};
 use net::linger::{LINGER_MAX, linger};
 use net::shutdown::Shutdown;
-use net::tls::identity::Identity;
 use net::tls::stream::Stream;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -28,87 +23,13 @@ pub const PIPELINED_MAX: usize = 64;
 /// Octets that are read at once.
 const PIECE: usize = 8 << 10;
 
-/// Serves connections until the shutdown begins; then queries under way are answered. With an identity they are encrypted.
-pub async fn serve(
-    connections: Arc<Connections>,
-    listener: TcpListener,
-    identity: Option<Arc<Identity>>,
-    shutdown: Shutdown,
-) {
-    let mut acceptor = Acceptor::new(listener, shutdown.clone());
-    while let Some(event) = acceptor.next().await {
-        match event {
-            Event::Connected(_, client) if !connections.lets_in(client.ip()) => {}
-            Event::Connected(stream, client) => {
-                let Ok(place) = connections.admission.admit(client.ip()) else {
-                    connections.desk().counters.full.add(1);
-                    continue;
-                };
-                let (connections, identity, shutdown) =
-                    (connections.clone(), identity.clone(), shutdown.clone());
-                let has_replaced = place.has_replaced();
-                acceptor.spawn(async move {
-                    // What goes wrong on a connection is its client's to know.
-                    let _ = begin(connections, (stream, client), identity, place, shutdown).await;
-                });
-                // Who gives way is to be gone before too many others come.
-                if has_replaced {
-                    tokio::task::yield_now().await;
-                }
-            }
-            Event::Failed { cause, is_to_tell: true } => {
-                tracing::warn!(%cause, "connections cannot be accepted; it is tried again and again");
-            }
-            // The panic has been logged, and who is gone has nothing to lose.
-            Event::Aborted(_) | Event::Failed { .. } | Event::Panicked => {}
-        }
-    }
-}
-
-/// Comes to terms with a client where its connection is to be encrypted, in the time that one message may take; then
-/// answers it.
-///
-/// # Errors
-/// As [`converse`].
-async fn begin(
-    connections: Arc<Connections>,
-    (stream, client): (TcpStream, SocketAddr),
-    identity: Option<Arc<Identity>>,
-    place: Place,
-    shutdown: Shutdown,
-) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let way = Way { client, local: stream.local_addr()?, is_encrypted: identity.is_some() };
-    place.waits(false);
-    let stream = match identity {
-        None => Stream::Plain(stream),
-        Some(identity) => {
-            let agreed = tokio::select! {
-                biased;
-                () = shutdown.wait() => return Ok(()),
-                () = place.gives_way() => {
-                    connections.desk().counters.gave_way.add(1);
-                    return Ok(());
-                }
-                agreed = timeout(connections.limits.message, identity.accept(stream)) => agreed,
-            };
-            let Ok(Ok(stream)) = agreed else {
-                connections.desk().counters.tls_failed.add(1);
-                return Ok(());
-            };
-            Stream::Encrypted(Box::new(stream.into()))
-        }
-    };
-    converse(connections, stream, way, place, shutdown).await
-}
-
 /// Answers what comes over a connection, until its client, a limit or the shutdown ends it; what is under way then is
 /// still answered, if the client takes it in the time that one message may take. Who gives way to a new client ends at
 /// once: of all clients it is the one of which nothing has come for longest, and to which no answer has gone.
 ///
 /// # Errors
 /// What the system says where the connection is gone at once.
-async fn converse(
+pub(crate) async fn converse(
     connections: Arc<Connections>,
     stream: Stream,
     way: Way,
@@ -310,8 +231,10 @@ mod tests {
     use super::*;
     use crate::connections::Onward;
     use crate::connections::tests::connections;
+    use crate::front::{Over, serve};
     use net::tcp::Limits;
-    use tokio::net::TcpSocket;
+    use std::net::SocketAddr;
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
     /// Answered here.
     const AXFR: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\xfc\0\x01";
@@ -326,7 +249,7 @@ mod tests {
         let address = listener.local_addr().expect("it is bound");
         let listener = TcpListener::from_std(listener).expect("there is a runtime");
         let shutdown = Shutdown::new();
-        tokio::spawn(serve(connections.clone(), listener, None, shutdown.clone()));
+        tokio::spawn(serve(connections.clone(), listener, Over::Tcp, shutdown.clone()));
         (address, connections, shutdown)
     }
 

@@ -135,6 +135,8 @@ pub struct FrontCounters {
     pub gave_way: Count,
     /// Connections of clients that came to no terms over TLS, or took too long for it.
     pub tls_failed: Count,
+    /// Requests over HTTPS that held no query: answered with a status that says why.
+    pub https_refused: Count,
     /// Queries whose client had as many as one may have: dropped, over connections answered SERVFAIL.
     pub full_client: Count,
     /// Queries for which no free id was found.

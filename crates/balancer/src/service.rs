@@ -15,7 +15,6 @@ use net::clock::Clock;
 use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
 use net::tcp::Limits as TcpLimits;
-use net::tls::identity::Identity;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
 use routing::Acl;
 use routing::balance::Policy;
@@ -25,12 +24,13 @@ use tokio::task::JoinSet;
 use crate::client_address::ClientAddress;
 use crate::clients::Clients;
 use crate::connections::{Connections, Desk, Onward};
-use crate::conversation::{self, PIPELINED_MAX};
+use crate::conversation::PIPELINED_MAX;
 use crate::counters::FrontCounters;
 use crate::credits::Credits;
 use crate::descriptors::Descriptors;
 use crate::exchange::Pool;
 use crate::field::{BackEnd, Field};
+use crate::front::{self, Over};
 use crate::http::back_ends::Editing;
 use crate::http::{self, Http};
 use crate::numbers::Numbers;
@@ -69,8 +69,8 @@ pub struct Options {
     pub client_address: ClientAddress,
     /// What clients over connections may hold.
     pub tcp: TcpLimits,
-    /// The addresses to answer at over TLS, and what is shown to clients there.
-    pub tls: Option<(Vec<SocketAddr>, Arc<Identity>)>,
+    /// Further addresses to answer at, with what is spoken there.
+    pub encrypted: Vec<(SocketAddr, Over)>,
     /// How back ends are watched.
     pub probing: Probing,
     /// Where agents send their reports, with the key that they share.
@@ -125,7 +125,7 @@ struct Bound {
     /// For datagrams: one for each worker.
     sockets: Vec<Arc<UdpListener>>,
     /// For connections, and once more to keep the ports when these are closed.
-    streams: Vec<(tokio::net::TcpListener, Option<Arc<Identity>>)>,
+    streams: Vec<(tokio::net::TcpListener, Over)>,
     ports: Vec<TcpListener>,
     /// At which addresses these are.
     addresses: Vec<SocketAddr>,
@@ -214,8 +214,8 @@ impl Service {
         };
         let connections = Arc::new(connections(&options, field.clone(), desk, clock));
         let Service { shutdown, tasks, .. } = &mut service;
-        for (listener, identity) in bound.streams {
-            tasks.spawn(conversation::serve(connections.clone(), listener, identity, shutdown.clone()));
+        for (listener, over) in bound.streams {
+            tasks.spawn(front::serve(connections.clone(), listener, over, shutdown.clone()));
         }
         if let Some(credits) = bound.credits {
             tasks.spawn(credits.run(shutdown.clone()));
@@ -274,18 +274,16 @@ impl Bound {
             let each = |address| net::udp::bind_each(address, workers, Some(RECEIVE_BUFFER));
             let (port, each) = net::listen::both(*address, each).map_err(StartError::Bind)?;
             sockets.extend(each);
-            listening.push(("DNS", port.local_addr().map_err(StartError::System)?));
+            listening.push((Over::Tcp.name(), port.local_addr().map_err(StartError::System)?));
             let stream = port.try_clone().and_then(tokio::net::TcpListener::from_std);
-            streams.push((stream.map_err(StartError::System)?, None));
+            streams.push((stream.map_err(StartError::System)?, Over::Tcp));
             ports.push(port);
         }
-        for (address, identity) in
-            options.tls.iter().flat_map(|(all, identity)| all.iter().map(move |one| (one, identity)))
-        {
+        for (address, over) in &options.encrypted {
             let stream = net::tcp::bind(*address).map_err(StartError::Bind)?;
-            listening.push(("DNS over TLS", stream.local_addr().map_err(StartError::System)?));
+            listening.push((over.name(), stream.local_addr().map_err(StartError::System)?));
             let stream = tokio::net::TcpListener::from_std(stream).map_err(StartError::System)?;
-            streams.push((stream, Some(identity.clone())));
+            streams.push((stream, over.clone()));
         }
         let addresses = listening.iter().map(|(_, address)| *address).collect();
         let pages = options.http.map(net::tcp::bind).transpose().map_err(StartError::Bind)?;

@@ -36,7 +36,7 @@ fn options() -> Options {
         allow: None,
         client_address: ClientAddress::Hidden,
         tcp: Limits::default(),
-        tls: None,
+        encrypted: Vec::new(),
         probing: Probing {
             question: question(b"\0", 2, false),
             client_address: ClientAddress::Hidden,

@@ -153,7 +153,7 @@ pub(crate) struct Record<'a> {
     pub(crate) owner_is_root: bool,
     pub(crate) rtype: Rtype,
     class: u16,
-    ttl: u32,
+    pub(crate) ttl: u32,
     pub(crate) rdata: &'a [u8],
     pub(crate) end: usize,
 }

@@ -1,12 +1,13 @@
 //! Messages that are passed on: a client's subnet put into a query, and taken out of the answer again (RFC 7871 §7.2); and
-//! what is said from one hop to the next only taken out of either (RFC 7828, RFC 7830), or padded anew.
+//! what is said from one hop to the next only taken out of either (RFC 7828, RFC 7830), or padded anew; and how long an
+//! answer may be kept.
 
 use std::ops::Range;
 
 use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPT, OPTION, UDP_PLAIN_PAYLOAD, VERSION};
 use crate::name::LABEL_MAX;
 use crate::query::{HEADER, MESSAGE_MAX, Record};
-use domain::base::iana::{OptionCode, Rtype};
+use domain::base::iana::{OptionCode, Rcode, Rtype};
 
 /// What was put into a query, so that it is taken out of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,6 +185,34 @@ pub fn question_end(message: &[u8]) -> Option<usize> {
     (end <= message.len()).then_some(end)
 }
 
+/// For how many seconds an answer whose question ends at `question_end` may be kept: the smallest TTL of its ANSWER section,
+/// or of one that has nothing there, what its SOA record says (RFC 2308 §5); 0 where it is a failure, says nothing of it,
+/// or breaks off.
+///
+/// # Panics
+/// Where it is shorter than a header.
+pub fn fresh_for(answer: &[u8], question_end: usize) -> u32 {
+    let [answers, authorities] =
+        [6, 8].map(|at| usize::from(u16::from_be_bytes([answer[at], answer[at + 1]])));
+    let is_answer = matches!(Rcode::masked_from_int(answer[3]), Rcode::NOERROR | Rcode::NXDOMAIN);
+    // Beyond 2^31 it is none (RFC 2181 §8).
+    let ttl = |record: &Record<'_>| if record.ttl > i32::MAX as u32 { 0 } else { record.ttl };
+    let mut least = None;
+    for (place, record) in Records::of(answer, question_end).take(answers + authorities).enumerate() {
+        let Some(record) = record else { return 0 };
+        let kept = match (place < answers, record.rtype) {
+            (true, _) => ttl(&record),
+            (false, Rtype::SOA) if answers == 0 => {
+                let minimum = record.rdata.last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
+                ttl(&record).min(minimum)
+            }
+            (false, _) => continue,
+        };
+        least = Some(least.map_or(kept, |least: u32| least.min(kept)));
+    }
+    least.filter(|_| is_answer).unwrap_or(0)
+}
+
 /// The OPT record of a message whose question ends at `question_end`, where it is the last record.
 fn last_opt(message: &[u8], question_end: usize) -> Option<Range<usize>> {
     let (mut last, mut end) = (None, question_end);
@@ -256,6 +285,38 @@ mod tests {
     use super::*;
     use crate::{Folded, Query};
     use proptest::prelude::*;
+
+    #[test]
+    fn an_answer_is_fresh_for_as_long_as_the_first_of_its_records() {
+        const NS: &[u8] = b"\xc0\x0c\0\x02\0\x01\0\0\0\x01\0\x02\xc0\x0c";
+        let a = |ttl: u32| [&A[..6], &ttl.to_be_bytes(), &A[10..]].concat();
+        let soa = |ttl: u32, minimum: u32| {
+            let numbers = [[0; 16].as_slice(), &minimum.to_be_bytes()].concat();
+            [&b"\xc0\x0c\0\x06\0\x01"[..], &ttl.to_be_bytes(), b"\0\x16\0\0", &numbers].concat()
+        };
+        for (rcode, answers, authorities, expected) in [
+            (0, vec![a(300), a(60)], vec![NS.to_vec()], 60),
+            (0, vec![a(300)], vec![soa(7, 7)], 300),
+            (3, vec![], vec![soa(900, 60)], 60),
+            (0, vec![], vec![NS.to_vec(), soa(30, 60)], 30),
+            (0, vec![], vec![NS.to_vec()], 0),
+            (0, vec![a(300), a(1 << 31)], vec![], 0),
+            (2, vec![a(300)], vec![], 0),
+            (0, vec![], vec![], 0),
+        ] {
+            let mut answer = message(0x81, &[]);
+            answer[3] = rcode;
+            (answer[7], answer[9]) = (answers.len() as u8, authorities.len() as u8);
+            answer.extend([&answers[..], &authorities].concat().concat());
+            answer.extend(OPT);
+            answer[11] = 1;
+            assert_eq!(fresh_for(&answer, END), expected, "{rcode} {answers:?} {authorities:?}");
+            let cut = answer.len() - OPT.len() - 1;
+            if expected > 0 {
+                assert_eq!(fresh_for(&answer[..cut], END), 0, "it breaks off");
+            }
+        }
+    }
 
     /// The question of `www.example.` and records behind it, so many in ADDITIONAL.
     fn message(flags: u8, records: &[&[u8]]) -> Vec<u8> {

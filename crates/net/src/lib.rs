@@ -8,10 +8,10 @@
 //! - [`udp`]: one blocking socket per thread, a batch received and sent with one system call each.
 //! - [`accept`]: connections of a listener, and the tasks that serve them; [`admission`] says who may have a place.
 //! - [`tcp`]: DNS over them, with limits on everything that a client can hold; [`framing`] is its pure part; [`linger`]:
-//!   how one ends.
+//!   how one ends; [`patient`]: one whose client is to take what it is sent.
 //! - [`client`]: the sockets of who asks: datagrams in batches from many source addresses, connections, and one
 //!   place to wait for all of them.
-//! - [`tls`]: which certificates clients take.
+//! - [`tls`]: connections that nobody on the way reads, and who trusts whom there.
 //! - [`listen`]: one address for both; [`bind_error`]: why an address could not be bound, and how to go on.
 //! - [`count`]: a number that one thread counts and others read; [`histogram`]: how many were how large.
 //! - [`clock`]: the time as a plain value, to be passed on.
@@ -50,6 +50,7 @@ pub mod listen;
 pub mod mapped;
 pub mod memory;
 pub mod netlink;
+pub mod patient;
 pub mod privileges;
 pub mod shutdown;
 pub mod tcp;

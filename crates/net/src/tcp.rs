@@ -24,16 +24,15 @@ use crate::accept::{Acceptor, Event};
 use crate::admission::{Admission, Place, Refusal};
 use crate::bind_error::{BindError, Transport};
 use crate::shutdown::Shutdown;
-use crate::tls::identity::Identity;
+use crate::tls::identity::{Identity, Speaks};
 use crate::tls::stream::Stream;
-use connection::{Connection, End};
+use connection::Connection;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 pub use connection::{IDLE_CONNECTION_MAX, UNSENT_MAX};
 pub use counters::Counters;
@@ -217,35 +216,19 @@ async fn converse<H>(
 ) where
     H: FnMut(&[u8], &mut [u8]) -> Verdict,
 {
-    let mut stream = match begin(stream, identity, &place, &limits, &shutdown).await {
+    let agreed = match identity {
+        None => Ok(Stream::Plain(stream)),
+        Some(identity) => identity.agree(stream, Speaks::Dns, &place, limits.message, &shutdown).await,
+    };
+    let mut stream = match agreed {
         Ok(stream) => stream,
-        Err(end) => return counters.count_end(end),
+        Err(why) => return counters.count_end(why.into()),
     };
     let end = Connection::new(&mut stream, handler, &place, &counters, &limits).converse(&shutdown).await;
     counters.count_end(end);
     if end.is_untaken() {
         // The kernel is not to go on keeping what the client does not take: it is reset.
         let _ = stream.socket().set_zero_linger();
-    }
-}
-
-/// Comes to terms with a client where its connection is to be encrypted.
-async fn begin(
-    stream: TcpStream,
-    identity: Option<Arc<Identity>>,
-    place: &Place,
-    limits: &Limits,
-    shutdown: &Shutdown,
-) -> Result<Stream, End> {
-    let Some(identity) = identity else { return Ok(Stream::Plain(stream)) };
-    tokio::select! {
-        biased;
-        () = shutdown.wait() => Err(End::ByShutdown),
-        () = place.gives_way() => Err(End::GaveWay),
-        agreed = timeout(limits.message, identity.accept(stream)) => match agreed {
-            Ok(Ok(stream)) => Ok(Stream::Encrypted(Box::new(stream.into()))),
-            Ok(Err(_)) | Err(_) => Err(End::NoTerms),
-        },
     }
 }
 

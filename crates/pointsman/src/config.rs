@@ -77,7 +77,9 @@ fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     lowered.options.transfer =
         transfer::read(&lowered.tsig_keys, &lowered.secondaries, &lowered.primaries, faults);
     lowered.options.probes = probe::read(&lowered.probes, faults);
-    lowered.options.tls = tls::shown(&lowered.spec.tls_listen, lowered.tls_files.as_ref(), faults);
+    let addresses = lowered.spec.tls_listen.iter().map(|listen| listen.value).collect();
+    lowered.options.tls =
+        tls::shown(lowered.tls_files.as_ref(), faults).map(|identity| (addresses, identity));
     lowered
 }
 

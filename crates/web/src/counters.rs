@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::StatusCode;
 
-use crate::patient::Untaken;
+use crate::patient::is_untaken;
 
 /// The lowest status code of HTTP, and how many there are (RFC 9110 §15).
 const STATUS_FIRST: usize = 100;
@@ -52,7 +52,7 @@ impl Counters {
         let counter = match how {
             how if how.is_timeout() => &self.head_late,
             how if how.is_parse() => &self.malformed,
-            how if Untaken::is(how) => &self.untaken,
+            how if is_untaken(how) => &self.untaken,
             _ => &self.broken,
         };
         add(counter);

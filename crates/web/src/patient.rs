@@ -1,7 +1,6 @@
 //! The stream of a connection: its answers are to be taken, and it has a place only as long as nobody needs it more.
 
 use std::error::Error;
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,10 +11,10 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use hyper::body::{Frame, Incoming, SizeHint};
 use net::admission::Place;
+use net::patient::{Patient, Untaken};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::Sleep;
 
 /// How long a client may take none of its answer, with the system's buffers full.
 pub const UNTAKEN: Duration = Duration::from_secs(10);
@@ -164,56 +163,28 @@ impl HttpBody for Answer {
     }
 }
 
-/// A connection that fails when nothing of what is written is taken for [`UNTAKEN`].
-pub(crate) struct Patient {
-    stream: TcpStream,
-    stalled: Option<Pin<Box<Sleep>>>,
+/// A connection that tells when an answer is written, and fails where one is not taken for [`UNTAKEN`].
+pub(crate) struct Wire {
+    stream: Patient<TcpStream>,
     seated: Arc<Seated>,
 }
 
-/// How a connection fails whose answers are not taken.
-#[derive(Debug)]
-pub(crate) struct Untaken;
-
-impl Untaken {
-    /// Whether a connection ended for this.
-    pub(crate) fn is(how: &hyper::Error) -> bool {
-        let cause = how.source().and_then(|source| source.downcast_ref::<io::Error>());
-        cause.and_then(io::Error::get_ref).is_some_and(|cause| cause.is::<Untaken>())
-    }
-}
-
-impl fmt::Display for Untaken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the answer was not taken for {} s", UNTAKEN.as_secs())
-    }
-}
-
-impl Error for Untaken {}
-
-impl Patient {
-    pub(crate) fn new(stream: TcpStream, seated: Arc<Seated>) -> Patient {
+impl Wire {
+    pub(crate) fn new(stream: TcpStream, seated: Arc<Seated>) -> Wire {
         // Else an answer behind one that the client has not acknowledged yet, which it does 40 ms later, waits for that
         // (RFC 896). Where it cannot be set, the connection has ended, and whoever reads it will learn so.
         let _ = stream.set_nodelay(true);
-        Patient { stream, stalled: None, seated }
-    }
-
-    fn wait(
-        &mut self,
-        context: &mut Context<'_>,
-        written: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
-        }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(UNTAKEN)));
-        stalled.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, Untaken)))
+        Wire { stream: Patient::new(stream, UNTAKEN), seated }
     }
 }
 
-impl AsyncRead for Patient {
+/// Whether a connection ended for an answer that was not taken.
+pub(crate) fn is_untaken(how: &hyper::Error) -> bool {
+    let cause = how.source().and_then(|source| source.downcast_ref::<io::Error>());
+    cause.and_then(io::Error::get_ref).is_some_and(|cause| cause.is::<Untaken>())
+}
+
+impl AsyncRead for Wire {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -223,14 +194,13 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for Wire {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         octets: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, octets);
-        self.wait(context, written)
+        Pin::new(&mut self.stream).poll_write(context, octets)
     }
 
     fn poll_write_vectored(
@@ -238,8 +208,7 @@ impl AsyncWrite for Patient {
         context: &mut Context<'_>,
         octets: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, octets);
-        self.wait(context, written)
+        Pin::new(&mut self.stream).poll_write_vectored(context, octets)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -269,7 +238,7 @@ mod tests {
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         let place = Arc::new(Admission::new(1, 1)).admit([127, 0, 0, 1].into()).unwrap();
-        let patient = Patient::new(accepted, Arc::new(Seated::new(place, Arc::default())));
-        assert!(patient.stream.nodelay().unwrap());
+        let wire = Wire::new(accepted, Arc::new(Seated::new(place, Arc::default())));
+        assert!(wire.stream.get_ref().nodelay().unwrap());
     }
 }

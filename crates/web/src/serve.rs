@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 
 use crate::body::BODY_WAIT;
 use crate::counters::{Counters, add};
-use crate::patient::{Answer, Patient, Question, Seated};
+use crate::patient::{Answer, Question, Seated, Wire};
 
 /// Connections open at a time. Whoever comes then takes the place of the one that has waited longest for a request; where
 /// all are being answered, it waits, others behind it in the system's backlog. People, scrapers and control processes hold
@@ -85,7 +85,7 @@ pub async fn serve(
                 };
                 add(&counters.accepted);
                 let seated = Arc::new(Seated::new(place, freed.clone()));
-                let stream = Patient::new(stream, seated.clone());
+                let stream = Wire::new(stream, seated.clone());
                 let (router, counters, shutdown) = (router.clone(), counters.clone(), shutdown.clone());
                 acceptor.spawn(connection(stream, Peer(client), seated, router, counters, shutdown));
             }
@@ -113,7 +113,7 @@ async fn admitted(admission: &Arc<Admission>, client: IpAddr, freed: &Notify) ->
 }
 
 async fn connection(
-    stream: Patient,
+    stream: Wire,
     peer: Peer,
     seated: Arc<Seated>,
     router: Router,
@@ -191,7 +191,7 @@ async fn connection(
 
 /// Reads and throws away what a client sends that has its last answer, until it closes its side: closed before, the
 /// connection would be reset, and an answer that the client has not read yet would be lost.
-async fn discard(stream: &mut Patient) {
+async fn discard(stream: &mut Wire) {
     let mut sent = stream.take(LINGER_OCTETS_MAX);
     // Whoever takes longer, or sends more, is cut off.
     let _ = tokio::time::timeout(LINGER_WAIT, tokio::io::copy(&mut sent, &mut tokio::io::sink())).await;

@@ -4,7 +4,8 @@ use balancer::message::answers;
 use balancer::pending::{Asker, Pending, Unmatched};
 use dns::edns::Edns;
 use dns::relay::{
-    Added, PADDED_TO, add_subnet, is_padded, pad, question_end, take_out_of_one_hop, take_out_subnet,
+    Added, PADDED_TO, add_subnet, fresh_for, is_padded, pad, question_end, take_out_of_one_hop,
+    take_out_subnet,
 };
 use dns::{ClientSubnet, Folded, Query, Rtype};
 use domain::base::Message;
@@ -56,7 +57,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
 
 /// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive and padding out of it, which leaves a query
 /// that is all else; what is taken out of whatever may be an answer leaves a message that `domain` reads as before, but for
-/// the OPT record, and so does padding.
+/// the OPT record, and so does padding; and it is fresh no longer than any record that it has for an answer.
 pub(super) fn relay(octets: &[u8]) {
     let (mut query, mut name) = (octets.to_vec(), Folded::root());
     let subnet = ClientSubnet::new([192, 0, 2, 77].into(), 24);
@@ -100,6 +101,12 @@ pub(super) fn relay(octets: &[u8]) {
     let (Ok(before), Ok(after)) = (before, after) else { panic!("a header is there before and after") };
     assert_eq!(all_but_opt(before), all_but_opt(after));
     assert!(length == octets.len() || length.is_multiple_of(PADDED_TO));
+    let fresh = question_end(octets).map_or(0, |end| fresh_for(octets, end));
+    // What it cannot read, as for a name that leads nowhere, is nobody's answer.
+    if let Ok(answered) = before.answer() {
+        let mut ttls = answered.map_while(Result::ok).map(|record| record.ttl().as_secs());
+        assert!(fresh <= i32::MAX as u32 && (fresh == 0 || ttls.all(|ttl| fresh <= ttl)));
+    }
 }
 
 /// The types of a message's records but OPT, and whether all of them read, as far as they do.
@@ -124,5 +131,8 @@ pub(super) fn relayed() -> Vec<Vec<u8>> {
     reply[2] |= 0x80;
     let mut asks = [QUERY, b"\0\x0b\0\0"].concat();
     asks[QUERY.len() - 1] = 4;
-    vec![QUERY.to_vec(), with, reply, asks]
+    let mut answered = QUERY[..QUESTION_END].to_vec();
+    (answered[2], answered[7], answered[11]) = (0x81, 1, 0);
+    answered.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x01");
+    vec![QUERY.to_vec(), with, reply, asks, answered]
 }

@@ -166,6 +166,12 @@ pub const METRICS: &[Metric] = &[
         tls_failed
     ),
     front!(
+        "pointsman_balance_https_refused_total",
+        "Requests over HTTPS that held no query, answered with a status that says why.",
+        "requests",
+        https_refused
+    ),
+    front!(
         "pointsman_balance_full_client_total",
         "Queries whose client had as many as one may have: over TCP answered SERVFAIL, others dropped.",
         "queries",

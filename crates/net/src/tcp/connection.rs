@@ -5,6 +5,7 @@ use crate::admission::Place;
 use crate::framing::{self, Assembler, FRAME_MAX, PREFIX_LEN};
 use crate::linger::{LINGER_MAX, linger};
 use crate::shutdown::Shutdown;
+use crate::tls::identity::NoTerms;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::mem;
@@ -44,6 +45,16 @@ pub(super) enum End {
     GaveWayUntaken,
     NoTerms,
     ByShutdown,
+}
+
+impl From<NoTerms> for End {
+    fn from(why: NoTerms) -> End {
+        match why {
+            NoTerms::Failed => End::NoTerms,
+            NoTerms::GaveWay => End::GaveWay,
+            NoTerms::ByShutdown => End::ByShutdown,
+        }
+    }
 }
 
 impl End {

@@ -1,21 +1,51 @@
 //! What a server of TLS shows its clients: a certificate, and that it has its key.
 
-use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Error, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
+use super::stream::Stream;
 use super::{DOT, provider};
+use crate::admission::Place;
+use crate::shutdown::Shutdown;
 
-/// The certificate and the key of a server of DNS over TLS. They may be renewed while it serves: connections that are open
-/// go on as they began.
+/// The certificate and the key of a server. They may be renewed while it serves: connections that are open go on as they
+/// began.
 #[derive(Debug)]
-pub struct Identity(RwLock<Arc<ServerConfig>>);
+pub struct Identity(RwLock<Configs>);
+
+/// What is shown, by what is spoken then.
+#[derive(Clone, Debug)]
+struct Configs {
+    dns: Arc<ServerConfig>,
+    http: Arc<ServerConfig>,
+}
+
+/// What is spoken over TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// DNS, each message with its length before it (RFC 7858).
+    Dns,
+    /// HTTP, version 2 where the client has it, else 1.1 (RFC 8484).
+    Http,
+}
+
+/// Why a client and we came to no terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTerms {
+    /// What the client sends is no TLS, it wants what we do not have, it takes too long, or it is gone.
+    Failed,
+    /// Its place went to another.
+    GaveWay,
+    /// The shutdown has begun.
+    ByShutdown,
+}
 
 impl Identity {
     /// The identity of a chain of certificates, the server's first, and of its private key, both in PEM form.
@@ -23,24 +53,45 @@ impl Identity {
     /// # Errors
     /// What they lack, as a fragment such as "the certificates hold none".
     pub fn new(chain: &[u8], key: &[u8]) -> Result<Identity, String> {
-        Ok(Identity(RwLock::new(Arc::new(config(chain, key)?))))
+        let mut dns = config(chain, key)?;
+        let mut http = dns.clone();
+        dns.alpn_protocols = vec![DOT.into()];
+        http.alpn_protocols = vec![b"h2".into(), b"http/1.1".into()];
+        Ok(Identity(RwLock::new(Configs { dns: Arc::new(dns), http: Arc::new(http) })))
     }
 
     /// Shows what another one does from now on.
     pub fn renew(&self, renewed: &Identity) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = renewed.config();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = renewed.configs();
     }
 
-    fn config(&self) -> Arc<ServerConfig> {
+    fn configs(&self) -> Configs {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Comes to terms with a client.
+    /// Comes to terms with a client that has a place, within `patience`.
     ///
     /// # Errors
-    /// Why it does not: what the client sends is no TLS, or it wants what we do not have; or it is gone.
-    pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> io::Result<TlsStream<S>> {
-        TlsAcceptor::from(self.config()).accept(stream).await
+    /// [`NoTerms`].
+    pub async fn agree(
+        &self,
+        stream: TcpStream,
+        speaks: Speaks,
+        place: &Place,
+        patience: Duration,
+        shutdown: &Shutdown,
+    ) -> Result<Stream, NoTerms> {
+        let configs = self.configs();
+        let config = if speaks == Speaks::Dns { configs.dns } else { configs.http };
+        tokio::select! {
+            biased;
+            () = shutdown.wait() => Err(NoTerms::ByShutdown),
+            () = place.gives_way() => Err(NoTerms::GaveWay),
+            agreed = timeout(patience, TlsAcceptor::from(config).accept(stream)) => match agreed {
+                Ok(Ok(stream)) => Ok(Stream::Encrypted(Box::new(stream.into()))),
+                Ok(Err(_)) | Err(_) => Err(NoTerms::Failed),
+            },
+        }
     }
 }
 
@@ -57,13 +108,10 @@ fn config(chain: &[u8], key: &[u8]) -> Result<ServerConfig, String> {
     })?;
     let builder = ServerConfig::builder_with_provider(provider());
     let builder = builder.with_safe_default_protocol_versions().map_err(|cause| cause.to_string())?;
-    let mut config =
-        builder.with_no_client_auth().with_single_cert(chain, key).map_err(|cause| match cause {
-            Error::InconsistentKeys(_) => "the key is not that of the first certificate".to_string(),
-            cause => format!("the certificate or the key cannot be used: {cause}"),
-        })?;
-    config.alpn_protocols = vec![DOT.to_vec()];
-    Ok(config)
+    builder.with_no_client_auth().with_single_cert(chain, key).map_err(|cause| match cause {
+        Error::InconsistentKeys(_) => "the key is not that of the first certificate".to_string(),
+        cause => format!("the certificate or the key cannot be used: {cause}"),
+    })
 }
 
 #[cfg(test)]

@@ -94,15 +94,14 @@ impl Balance {
 
 /// Looks at the configuration, or balances by it.
 async fn run(flags: &Flags) -> Result<(), Failure> {
-    let (Lowered { options, tls_files, form }, mut faults) = config::load(flags);
+    let (Lowered { options, tls, form }, mut faults) = config::load(flags);
     account::look_up(options.user.as_deref(), &mut faults);
     if flags.check {
         faults.or(())?;
         return session::print(b"ok");
     }
     let log = Log { form, level: tracing::Level::INFO };
-    let renewal = options.tls.as_ref().map(|(_, identity)| identity.clone()).zip(tls_files);
-    serve(options, renewal, faults, flags.measure_weights, log).await.map_err(|failure| log.end(failure))
+    serve(options, tls, faults, flags.measure_weights, log).await.map_err(|failure| log.end(failure))
 }
 
 /// Balances unless there are faults, by weights that are measured before where they are to be.

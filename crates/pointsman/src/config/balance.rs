@@ -3,15 +3,18 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use api::{Fault, Faults};
 use balancer::Options;
 use balancer::circle;
 use balancer::client_address::ClientAddress;
 use balancer::connections::Onward;
+use balancer::front;
 use balancer::watch::{Probing, question};
 use clap::Args;
 use dns::Rtype;
+use net::tls::identity::Identity;
 use routing::Acl;
 use routing::balance::BACK_ENDS_MAX;
 
@@ -56,8 +59,8 @@ impl Flagged for BalanceSpec {
 pub(crate) struct Lowered {
     /// What the balancer is started with.
     pub(crate) options: Options,
-    /// Where what clients are shown over TLS stands.
-    pub(crate) tls_files: Option<Files>,
+    /// What clients are shown over TLS, and where it stands.
+    pub(crate) tls: Option<(Arc<Identity>, Files)>,
     /// The form of log lines.
     pub(crate) form: Form,
 }
@@ -88,8 +91,16 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     let token = spec.token_file.as_ref().map(|file| token::read(&resolve(file)));
     let token = token.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());
     let (certificate, key) = (spec.tls_certificate.as_ref(), spec.tls_key.as_ref());
-    let tls_files = tls::files(&spec.tls_listen, certificate, key, faults);
-    let tls = tls::shown(&spec.tls_listen, tls_files.as_ref(), faults);
+    let listen = spec.tls_listen.iter().chain(&spec.https_listen).map(|listen| &listen.place).next();
+    let addresses = "tls_listen (--tls-listen ADDR) or https_listen (--https-listen ADDR)";
+    let files = tls::files((listen, addresses), certificate, key, faults);
+    let identity = tls::shown(files.as_ref(), faults);
+    let encrypted = identity.iter().flat_map(|identity| {
+        let tls = spec.tls_listen.iter().map(|listen| (listen.value, front::Over::Tls(identity.clone())));
+        let https =
+            spec.https_listen.iter().map(|listen| (listen.value, front::Over::Https(identity.clone())));
+        tls.chain(https)
+    });
     let timeout = given(spec.timeout);
     let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
     let client_address = client_address(given(spec.client_address), subnet);
@@ -111,7 +122,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         allow,
         client_address,
         tcp: net::tcp::Limits::default(),
-        tls,
+        encrypted: encrypted.collect(),
         probing: Probing {
             question: probe,
             client_address,
@@ -125,7 +136,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         token,
     };
     let form = Form::of(given(spec.log));
-    Lowered { options, tls_files, form }
+    Lowered { options, tls: identity.zip(files), form }
 }
 
 fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
@@ -146,20 +157,21 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
         }
     }
     let credit = spec.credit.iter().map(|credit| ("credit", credit));
-    let tls = spec.tls_listen.iter().map(|listen| ("tls_listen", listen));
-    let bound = spec.listen.iter().map(|listen| ("listen", listen)).chain(tls).chain(credit);
+    let bound = listened(spec).chain(credit);
     for (key, Placed { value, place }) in bound.filter(|(_, bound)| circle::is_of_many(bound.value.ip())) {
         let what = format!("{value} in {key} is no host's address");
         faults.push(place.fault(what, "an address of this machine"));
     }
     unguarded("http", spec.http.as_ref(), (TOKEN_FILE, spec.token_file.is_some()), faults);
-    let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
-    let http = spec.http.iter().map(|http| ("http", http.value, &http.place));
-    let tls = spec.tls_listen.iter().map(|listen| ("tls_listen", listen.value, &listen.place));
-    apart(listen.clone().chain(tls).chain(http), faults);
+    let http = spec.http.iter().map(|http| ("http", http));
+    let all = listened(spec).chain(http).map(|(key, Placed { value, place })| (key, *value, place));
+    apart(all, faults);
     // Over UDP alone, so that the API, over TCP alone, may have the same port.
     if let Some(Placed { value, place }) = &spec.credit {
-        listen.for_each(|listen| apart([listen, ("credit", *value, place)].into_iter(), faults));
+        for listen in &spec.listen {
+            let both = [("listen", listen.value, &listen.place), ("credit", *value, place)];
+            apart(both.into_iter(), faults);
+        }
     }
     for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.port() != 0) {
         for back_end in seen.iter().filter(|back_end| circle::leads_to(*value, **back_end)) {
@@ -171,6 +183,13 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             faults.push(place.fault(what, "another address for the balancer"));
         }
     }
+}
+
+/// All addresses that queries are taken at, by their keys.
+fn listened(spec: &BalanceSpec) -> impl Iterator<Item = (&'static str, &Placed<SocketAddr>)> {
+    let BalanceSpec { listen, tls_listen, https_listen, .. } = spec;
+    let all = [("listen", listen), ("tls_listen", tls_listen), ("https_listen", https_listen)];
+    all.into_iter().flat_map(|(key, listen)| listen.iter().map(move |placed| (key, placed)))
 }
 
 /// How back ends learn whose query it is; the bits are within the ranges of their keys.
@@ -452,6 +471,12 @@ mod tests {
             ["--tls-certificate", "/no/c.pem"],
             ["--tls-key", "/no/k.pem"],
         );
+        let https = ["--https-listen", "127.0.0.1:443"];
+        assert_eq!(
+            told(&[https, certificate].concat()),
+            ["--https-listen: there is TLS and no key"],
+            "it is shown there, too"
+        );
         assert_eq!(
             told(&listen),
             ["--tls-listen: there is TLS and no certificate", "--tls-listen: there is TLS and no key"]
@@ -465,6 +490,8 @@ mod tests {
         assert!(all.len() == 1 && all[0].starts_with("/no/c.pem: it cannot be read"), "{all:?}");
         let twice = told(&[listen, certificate, key, ["--listen", "127.0.0.1:853"]].concat());
         assert!(twice[0].contains("tls_listen and listen are both 127.0.0.1:853"), "{twice:?}");
+        let twice = told(&[listen, ["--https-listen", "127.0.0.1:853"], certificate, key].concat());
+        assert!(twice[0].contains("https_listen and tls_listen are both 127.0.0.1:853"), "{twice:?}");
     }
 
     #[test]
@@ -485,9 +512,10 @@ mod tests {
             lines.len() == 3 && lines.iter().zip(missing).all(|(line, missing)| line.contains(&missing)),
             "{found}"
         );
-        let text = ["credit", "key", "token_file", "tls_listen", "tls_certificate", "tls_key"]
-            .iter()
-            .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
+        let text =
+            ["credit", "key", "token_file", "tls_listen", "https_listen", "tls_certificate", "tls_key"]
+                .iter()
+                .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
         assert_eq!(lowered(&text, &[]).expect("what the template shows is right").options.back_ends.len(), 2);
     }
 }

@@ -57,7 +57,8 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     let (tsig_keys, secondaries, primaries) =
         (tsig_keys.collect(), spec.secondary.clone(), spec.primary.clone());
     let (certificate, key) = (spec.tls_certificate.as_ref(), spec.tls_key.as_ref());
-    let tls_files = tls::files(&spec.tls_listen, certificate, key, faults);
+    let listen = spec.tls_listen.first().map(|listen| &listen.place);
+    let tls_files = tls::files((listen, "tls_listen (--tls-listen ADDR)"), certificate, key, faults);
     let (probes, given_all) = (spec.probe.clone(), spec.clone());
     let token_file = spec.token_file.map(|placed| Placed { value: resolve(&placed), place: placed.place });
     let options = Options {

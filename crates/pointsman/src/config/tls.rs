@@ -1,6 +1,5 @@
 //! What clients are shown over TLS, a certificate and its key; and which authorities servers are believed by. From files.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -44,22 +43,18 @@ impl Files {
     }
 }
 
-/// Where clients come over TLS, and where what they are shown stands: where there is one of address, certificate and key,
-/// there are all.
+/// Where what clients are shown stands: where there is one of address, certificate and key, there are all. `listen` is where
+/// the first address was given, and how one can be.
 pub(super) fn files(
-    listen: &[Placed<SocketAddr>],
+    (listen, addresses): (Option<&Place>, &str),
     certificate: Option<&Placed<PathBuf>>,
     key: Option<&Placed<PathBuf>>,
     faults: &mut Faults,
 ) -> Option<Files> {
-    let places = [
-        listen.first().map(|at| &at.place),
-        certificate.map(|file| &file.place),
-        key.map(|file| &file.place),
-    ];
+    let places = [listen, certificate.map(|file| &file.place), key.map(|file| &file.place)];
     let place = places.into_iter().flatten().next()?;
     let needed = [
-        (listen.is_empty(), "no address for it", "tls_listen (--tls-listen ADDR)"),
+        (listen.is_none(), "no address for it", addresses),
         (certificate.is_none(), "no certificate", "tls_certificate (--tls-certificate FILE)"),
         (key.is_none(), "no key", "tls_key (--tls-key FILE)"),
     ];
@@ -69,15 +64,9 @@ pub(super) fn files(
     Some(Files { certificate: resolve(certificate?), key: resolve(key?) })
 }
 
-/// The addresses with what is shown there; `None` where there is no TLS, or what is shown is wrong, which is added to
-/// `faults`.
-pub(super) fn shown(
-    listen: &[Placed<SocketAddr>],
-    files: Option<&Files>,
-    faults: &mut Faults,
-) -> Option<(Vec<SocketAddr>, Arc<Identity>)> {
-    let identity = files?.read().map_err(|fault| faults.push(fault)).ok()?;
-    Some((listen.iter().map(|placed| placed.value).collect(), Arc::new(identity)))
+/// What clients are shown; `None` where there is no TLS, or what is shown is wrong, which is added to `faults`.
+pub(super) fn shown(files: Option<&Files>, faults: &mut Faults) -> Option<Arc<Identity>> {
+    files?.read().map_err(|fault| faults.push(fault)).ok().map(Arc::new)
 }
 
 /// The configuration of connections to servers whose certificates lead to an authority in this file, or in

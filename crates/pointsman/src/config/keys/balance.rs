@@ -117,6 +117,14 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
                 padded where queries are (RFC 8467).",
         },
         Key {
+            name: "https_listen",
+            flag: Some("https-listen"),
+            kind: Kind::Addresses(|s| &mut s.https_listen),
+            default: Default::Absent { means: "nothing is taken over HTTPS", example: "[\"192.0.2.1:443\"]" },
+            about: "The addresses at which queries are taken over HTTPS (DNS over HTTPS, RFC 8484), at /dns-query.",
+            consequence: "It needs tls_certificate and tls_key. Clients have HTTP/2 or 1.1; all else is as over TLS.",
+        },
+        Key {
             name: "tls_certificate",
             flag: Some("tls-certificate"),
             kind: Kind::Path(|s| &mut s.tls_certificate),
