@@ -131,7 +131,7 @@ fn what_is_no_query_is_told_so() {
     let balanced = Balanced::start(&[]);
     let query = Question::new("ns.example", "A").message();
     balanced.folder.write("query", &query);
-    balanced.folder.write("long", vec![0; 70_000]);
+    balanced.folder.write("long", vec![0; 300_000]);
     let [file, long] = ["query", "long"].map(|name| format!("@{}", balanced.folder.at(name)));
     let (get, twice) =
         (format!("dns={}", base64url(&query)), format!("/dns-query?dns={0}&dns={0}", base64url(&query)));

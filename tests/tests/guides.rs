@@ -37,6 +37,11 @@ fn steer_between_cdns() {
 }
 
 #[test]
+fn steer_in_a_signed_zone() {
+    follow("steer-in-a-signed-zone.md", None);
+}
+
+#[test]
 fn probe_your_servers() {
     follow("probe-your-servers.md", None);
 }

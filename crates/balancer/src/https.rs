@@ -18,6 +18,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dns::query::MESSAGE_MAX;
 use dns::relay::{fresh_for, question_end};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -43,6 +44,9 @@ const MEDIA_TYPE: &str = "application/dns-message";
 
 /// The octets that the head of a request may have: of those with a query in their path, all but the longest.
 const HEAD_MAX: usize = 16 << 10;
+
+/// The octets of a body that are read where it is too long.
+const SENT_MAX: usize = 1 << 20;
 
 /// Answers the requests of a connection, until its client, a limit or the shutdown ends it; what is under way then is still
 /// answered, if the client takes it. Who gives way to a new client ends at once, as one over TCP does.
@@ -131,13 +135,32 @@ async fn by_get(
 
 /// A query as the body.
 async fn by_post(Extension(client): Extension<Arc<Client>>, request: Request) -> Result<Response, Failure> {
-    let body = web::body::read(request, &[MEDIA_TYPE], MESSAGE_MAX);
+    let body = async {
+        let (head, body) = request.into_parts();
+        let request = Request::from_parts(head, Body::from(sent(body).await));
+        web::body::read(request, &[MEDIA_TYPE], MESSAGE_MAX).await
+    };
     let patience = client.connections.limits.message;
     let query = timeout(patience, body).await.unwrap_or_else(|_| {
         let expected = format!("all of it within {} seconds", patience.as_secs());
         Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body is too slow", expected))
     })?;
     client.answer(query).await
+}
+
+/// What a body begins with, at most one octet more than a message may have. The rest is read, too, up to [`SENT_MAX`]: a
+/// client that is still sending when it is refused may not hear why.
+async fn sent(mut body: Body) -> Vec<u8> {
+    let (mut kept, mut length) = (Vec::new(), 0);
+    while length <= SENT_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        let room = (MESSAGE_MAX + 1).saturating_sub(kept.len());
+        kept.extend_from_slice(&data[..data.len().min(room)]);
+    }
+    kept
 }
 
 /// Who has a connection.

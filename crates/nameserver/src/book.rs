@@ -10,6 +10,7 @@ mod policies;
 mod refused;
 mod regions;
 mod serials;
+mod signing;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use crate::generation::{Generation, Settings};
 use crate::health::record::Record;
 use crate::health::{Probes, Table};
 use crate::names::NameHash;
+use crate::signing::Signing;
 use crate::transfer::{Primaries, PrimaryZones, Secondaries};
 use crate::zone::read::{self, Master};
 use crate::zone::{View, Zone};
@@ -59,6 +61,8 @@ pub struct Book {
     pub secondaries: Arc<Secondaries>,
     /// Who gives us which zone: nobody else may change it.
     pub primaries: Arc<Primaries>,
+    /// What is signed by; nothing is known of it before the start is over.
+    pub signing: Option<Arc<Signing>>,
     /// The probes that policies may name.
     pub probes: Arc<Probes>,
     /// Whether zones may have been deleted since the start: a new one may have the serial number of one that secondaries
@@ -165,6 +169,8 @@ pub enum Edit {
     Secondaries(Arc<Secondaries>),
     /// Sets who gives us which zone. Nor is this stored.
     Primaries(Arc<Primaries>),
+    /// Sets what is signed by in signed zones. Nor is this stored.
+    Signing(Arc<Signing>),
     /// Sets which zones are answered from at which address. Nor is this stored.
     Views(Arc<[View]>),
     /// Remembers what was imported.
@@ -299,6 +305,7 @@ impl Book {
             imports: Arc::default(),
             secondaries: Arc::default(),
             primaries: Arc::default(),
+            signing: None,
             probes: Arc::default(),
             zones_were_deleted: false,
         };
@@ -391,6 +398,10 @@ impl Book {
             }
             Edit::Primaries(primaries) => {
                 self.choose_primaries(primaries);
+                Ok(vec![])
+            }
+            Edit::Signing(signing) => {
+                self.choose_signing(signing)?;
                 Ok(vec![])
             }
             Edit::Views(views) => {

@@ -38,6 +38,7 @@ use crate::book::{Book, Edit};
 pub use crate::book::{Condition, Etag, Refused};
 use crate::counters::UPDATES_US;
 use crate::publish::Published;
+use crate::signing::Signing;
 
 /// How many changes may wait; one more is refused at once, so that callers slow down.
 pub const QUEUE_MAX: usize = 1_024;
@@ -237,6 +238,14 @@ impl Editor {
         let edit =
             tokio::task::spawn_blocking(move || Edit::given_zone(&source, &zone, text.as_bytes(), &hash));
         self.apply(vec![edit.await??]).await
+    }
+
+    /// Signs so from now on in signed zones.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn sign(&self, signing: Signing) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::Signing(Arc::new(signing))]).await
     }
 
     /// Sets whether a zone may not be answered from, as its primary does not confirm it.

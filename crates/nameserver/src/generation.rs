@@ -11,6 +11,7 @@ use crate::cookies::Secrets;
 use crate::health::Table;
 use crate::names::NameHash;
 use crate::policies::Policies;
+use crate::signing::Signed;
 use crate::transfer::PrimaryZones;
 use crate::zone::{Served, View};
 
@@ -28,6 +29,8 @@ pub struct Generation {
     pub zones: Served,
     /// The policies, which names of the zones refer to.
     pub policies: Policies,
+    /// The signatures of what policies answer in signed zones.
+    pub signed: Signed,
     /// The servers that operators have set down.
     pub down: Arc<Down>,
     /// What probes hold of servers: fast state, the same table in all generations.
@@ -77,6 +80,7 @@ impl Generation {
             hash: NameHash::new(seed),
             zones: Served::default(),
             policies: Policies::default(),
+            signed: Signed::new(0),
             down: Arc::default(),
             health: Arc::default(),
             primary_zones: Arc::default(),

@@ -20,6 +20,7 @@ use crate::cookies::Secrets;
 use crate::generation::{Generation, Settings};
 use crate::health::Probes;
 use crate::names::NameHash;
+use crate::signing::Signing;
 use crate::transfer::{self, Primaries, Secondaries};
 use crate::zone::read::{self, Master};
 use crate::zone::{View, Zone};
@@ -51,6 +52,8 @@ pub enum Import {
     Secondaries(Arc<Secondaries>),
     /// Who gives us which zone.
     Primaries(Arc<Primaries>),
+    /// What is signed by in signed zones.
+    Signing(Arc<Signing>),
     /// Which zones are answered from at which address from now on.
     Views(Arc<[View]>),
     /// What is wrong with the configuration that names the files: nothing of them is imported, and faults of theirs are told
@@ -128,7 +131,7 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
     };
     let order = |import: &&Import| match import {
         Import::Faults(_) => 0,
-        Import::Secondaries(_) | Import::Primaries(_) => 1,
+        Import::Secondaries(_) | Import::Primaries(_) | Import::Signing(_) => 1,
         Import::Views(_) => 2,
         Import::Zone(_) => 3,
         Import::Partition { .. } => 4,
@@ -231,6 +234,12 @@ impl Edits<'_> {
             Import::Secondaries(secondaries) => {
                 if !secondaries.follow_as(&self.book.secondaries) {
                     self.edits.push(Edit::Secondaries(secondaries.clone()));
+                }
+                Ok(())
+            }
+            Import::Signing(signing) => {
+                if !self.book.signing.as_ref().is_some_and(|now| now.signs_as(signing)) {
+                    self.edits.push(Edit::Signing(signing.clone()));
                 }
                 Ok(())
             }

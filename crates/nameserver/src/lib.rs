@@ -9,6 +9,7 @@
 //! - [`cookies`]: whether a client is where its packets say; [`rate_limit`]: how many answers it gets otherwise.
 //! - [`generation`]: all that decides an answer, as one immutable value; [`zone`], [`names`] and [`policies`] are
 //!   its parts. [`fast`]: what changes between two queries of one.
+//! - [`signing`]: signatures of what policies answer in signed zones.
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
 //! - [`import`]: files as edits, [`as_path`] BGP tables as partitions; [`overview`]: what the API shows, [`http`]: how.
@@ -40,6 +41,7 @@ pub mod publish;
 pub mod rate_limit;
 pub mod routed;
 pub mod service;
+pub mod signing;
 pub mod tap;
 pub mod transfer;
 pub mod worker;

@@ -10,8 +10,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use api::{Fault, Faults, Target};
+use net::clock::Clock;
 use net::privileges;
 use net::shutdown::Shutdown;
 use net::tcp::Limits;
@@ -26,12 +28,16 @@ use crate::health::{self, Probe, Probes, prober};
 use crate::http::{self, Tcp};
 use crate::import::{self, Import};
 use crate::rate_limit;
+use crate::signing::{Key, Signing};
 use crate::tap::{self, Writer, Writing};
 use crate::transfer::{self, Transfers, notifier, refresher};
 use crate::zone::View;
 
 /// How many zones or addresses of views a line of the log names.
 const TOLD_MAX: usize = 20;
+
+/// How often it is looked whether signatures are to be made anew.
+const RENEWAL: Duration = Duration::from_secs(3_600);
 
 /// What tells the draws of probes from others that begin with the same seed.
 const PROBING: u64 = 0x7072_6f62_6500_0000;
@@ -64,6 +70,8 @@ pub struct Options {
     pub tap: Option<tap::Config>,
     /// Files to import at start, all or none of them.
     pub imports: Vec<Import>,
+    /// The keys of signed zones with policies, until [`Service::reload`].
+    pub signing_keys: Arc<[Key]>,
     /// The user to become once all ports are bound.
     pub user: Option<String>,
     /// What all draws begin with; drawn by the system where not given.
@@ -136,6 +144,7 @@ pub struct Service {
     identity: Option<Arc<Identity>>,
     api: SocketAddr,
     editor: Editor,
+    clock: Clock,
     /// Whether cookies are made and checked.
     cookies: bool,
     transfers: Arc<Transfers>,
@@ -169,7 +178,8 @@ impl Service {
         }
         let held = if stored.is_some() { "what is stored in" } else { "nothing stored yet in" };
         let views = Import::Views(options.views.as_slice().into());
-        let imports = [&options.imports[..], &[views]].concat();
+        let signing = Import::Signing(signing(&options.signing_keys, Clock::new()));
+        let imports = [&options.imports[..], &[views, signing]].concat();
         let checked = import::check(&imports, &options.probes, &options.transfer, stored.unwrap_or_default())
             .map_err(|found| faults.append(found));
         let missing = checked.ok().and_then(|generation| named_missing(&generation));
@@ -192,6 +202,7 @@ impl Service {
             identity: prepared.bound_tls.first().map(|bound| bound.identity.clone()),
             api: prepared.api.local_addr().map_err(StartError::System)?,
             editor: Editor::start(store, book, published).map_err(StartError::System)?,
+            clock: prepared.answering.clock,
             cookies,
             transfers: prepared.answering.transfers.clone(),
             shutdown: Shutdown::new(),
@@ -247,6 +258,7 @@ impl Service {
         }
         self.notify(&answering, fastrand::Rng::with_seed(seed ^ u64::MAX));
         self.refresh(&answering, fastrand::Rng::with_seed(seed ^ REFRESHING));
+        self.keep_signed();
         let requests = metrics.api.clone();
         let router = http::router(self.editor.clone(), token, metrics);
         let stop = self.shutdown.clone();
@@ -288,6 +300,7 @@ impl Service {
         mut imports: Vec<Import>,
         transfer: transfer::Config,
         views: Vec<View>,
+        signing_keys: &Arc<[Key]>,
         identity: Option<&Identity>,
     ) -> Result<Applied, Refused> {
         if let Some(tap) = &self.tap {
@@ -298,6 +311,7 @@ impl Service {
         imports.push(Import::Secondaries(Arc::new(transfer.secondaries.clone())));
         imports.push(Import::Primaries(Arc::new(transfer.primaries.clone())));
         imports.push(Import::Views(views.into()));
+        imports.push(Import::Signing(signing(signing_keys, self.clock)));
         let applied = self.editor.import(&imports).await?;
         self.transfers.choose(transfer);
         if let (Some(shown), Some(renewed)) = (&self.identity, identity) {
@@ -378,6 +392,12 @@ impl Service {
         self.tasks.spawn(refresher::run(transfers, editor, local, clock, rng, shutdown));
     }
 
+    /// Keeps the signatures of what policies answer young.
+    fn keep_signed(&mut self) {
+        let (editor, clock, shutdown) = (self.editor.clone(), self.clock, self.shutdown.clone());
+        self.tasks.spawn(renew_signatures(editor, clock, shutdown));
+    }
+
     /// Tells secondaries of changes.
     fn notify(&mut self, answering: &Answering, rng: fastrand::Rng) {
         let (local, shutdown) = (self.listening.clone(), self.shutdown.clone());
@@ -387,6 +407,28 @@ impl Service {
                 tracing::error!(%cause, "secondaries are not told of changes");
             }
         });
+    }
+}
+
+/// What is signed by from now on.
+fn signing(keys: &Arc<[Key]>, clock: Clock) -> Arc<Signing> {
+    Arc::new(Signing::new(keys.clone(), clock.now().unix.as_secs()))
+}
+
+/// Has signatures made anew before they are old.
+async fn renew_signatures(editor: Editor, clock: Clock, shutdown: Shutdown) {
+    loop {
+        tokio::select! {
+            () = shutdown.wait() => return,
+            () = tokio::time::sleep(RENEWAL) => {}
+        }
+        let book = editor.book();
+        let now = clock.now().unix.as_secs();
+        if let Some(renewed) = book.signing.as_ref().and_then(|signing| signing.renewed(now))
+            && let Err(cause) = editor.sign(renewed).await
+        {
+            tracing::error!(%cause, "signatures are not made anew");
+        }
     }
 }
 
@@ -453,6 +495,7 @@ mod tests {
             external: None,
             tap: None,
             imports: Vec::new(),
+            signing_keys: Arc::default(),
             user: None,
             seed: Some(1),
             tcp: Limits::default(),
@@ -485,7 +528,7 @@ mod tests {
         assert!(fault.source.ends_with("one.zone"), "{told:?}");
         folder.write("one.zone", format!("{text}{}", "www A here\n".repeat(20)));
         let told = service
-            .reload(imports.clone(), transfer::Config::default(), Vec::new(), None)
+            .reload(imports.clone(), transfer::Config::default(), Vec::new(), &Arc::default(), None)
             .await
             .expect_err("it is wrong");
         assert!(matches!(told, Refused::Faults(_)), "{told:?}");
@@ -495,13 +538,13 @@ mod tests {
         let wrong = Faults::from(Fault::whole("the file", "it is no configuration", ""));
         let imports = [&imports[..], &[Import::Faults(wrong)]].concat();
         service
-            .reload(imports.clone(), transfer::Config::default(), Vec::new(), None)
+            .reload(imports.clone(), transfer::Config::default(), Vec::new(), &Arc::default(), None)
             .await
             .expect_err("it is wrong");
         let told = service.editor().status().imports;
         assert_eq!((told.faults, &*told.first[0].what), (1, "it is no configuration"));
         service
-            .reload(imports[..2].to_vec(), transfer::Config::default(), Vec::new(), None)
+            .reload(imports[..2].to_vec(), transfer::Config::default(), Vec::new(), &Arc::default(), None)
             .await
             .expect("it is right");
         assert_eq!(service.editor().status().imports, api::ImportState::default());

@@ -27,6 +27,7 @@ pub(crate) mod page;
 pub(crate) mod probe;
 pub(crate) mod reverse;
 pub(crate) mod serve;
+mod signing;
 pub(crate) mod spec;
 pub(crate) mod tls;
 pub(crate) mod transfer;
@@ -76,6 +77,7 @@ fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     let mut lowered = lower::lower(spec, faults);
     lowered.options.transfer =
         transfer::read(&lowered.tsig_keys, &lowered.secondaries, &lowered.primaries, faults);
+    lowered.options.signing_keys = signing::read(&lowered.signing_keys, faults);
     lowered.options.probes = probe::read(&lowered.probes, faults);
     let addresses = lowered.spec.tls_listen.iter().map(|listen| listen.value).collect();
     lowered.options.tls =

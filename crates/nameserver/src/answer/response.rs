@@ -23,6 +23,7 @@ use crate::generation::Generation;
 use crate::policies::Steered;
 use crate::rate_limit::{self, Account};
 use crate::routed::{First, Routed};
+use crate::signing;
 use crate::zone::{Found, Rrset, Walk, Zone, Zones};
 
 /// A response that is being composed.
@@ -361,6 +362,9 @@ impl<'a> Response<'a> {
             {
                 return self.positive(zone, set, owner.wildcard, current);
             }
+            if zone.is_signed() {
+                return self.nodata(zone, owner.found, owner.wildcard, current);
+            }
             return self.none_drawn(zone, steered, &choice, current);
         }
         for address in choice.order().iter().filter_map(address) {
@@ -369,8 +373,39 @@ impl<'a> Response<'a> {
                 IpAddr::V6(v6) => self.answer_one(Rtype::AAAA, choice.ttl, &v6.octets(), current)?,
             }
         }
+        if self.dnssec_ok && !self.generation.signed.is_empty() {
+            self.sign_drawn(
+                zone,
+                family,
+                choice.order().iter().filter_map(address),
+                choice.ttl,
+                owner,
+                current,
+            )?;
+        }
         self.zone_servers(zone)?;
         Ok(Outcome::Done)
+    }
+
+    /// The signature of what a policy answers, with the proof that a wildcard stands in for the name.
+    #[inline(never)]
+    fn sign_drawn(
+        &mut self,
+        zone: &'a Zone,
+        family: Family,
+        drawn: impl Iterator<Item = IpAddr>,
+        ttl: u32,
+        owner: Owner<'_>,
+        current: Current<'_>,
+    ) -> Result<(), Full> {
+        let Generation { signed, hash, .. } = self.generation;
+        let is_wildcard = owner.wildcard.is_some();
+        let signatures = signing::find(signed, current.folded, owner.labels, is_wildcard, hash);
+        if let Some(signature) = signatures.and_then(|signatures| signatures.get(family, drawn)) {
+            self.answer_one(Rtype::RRSIG, ttl, signature, current)?;
+            self.prove_wildcard(zone, owner.wildcard, current);
+        }
+        Ok(())
     }
 
     /// What the policy decides for this client.
@@ -402,7 +437,7 @@ impl<'a> Response<'a> {
         choice
     }
 
-    /// The policy has nothing for this client. A zone with policies is not signed: there is nothing to prove.
+    /// The policy has nothing for this client, in a zone that is not signed: there is nothing to prove.
     #[cold]
     fn none_drawn(
         &mut self,

@@ -113,15 +113,18 @@ impl Book {
         Ok(changed)
     }
 
-    /// Fills a book by the rules of a start, which has no secondaries yet: what is stored has been served with them.
+    /// Fills a book by the rules of a start, which has no secondaries and keys yet: what is stored has been served with them.
     fn as_at_start(
         &self,
         mut book: Book,
         fill: impl FnOnce(&mut Book) -> Result<(), Faults>,
     ) -> Result<Book, Faults> {
-        book.secondaries = Arc::default();
+        (book.secondaries, book.signing) = (Arc::default(), None);
         fill(&mut book)?;
         book.secondaries = self.secondaries.clone();
+        if let Some(signing) = &self.signing {
+            book.choose_signing(signing.clone())?;
+        }
         Ok(book)
     }
 }

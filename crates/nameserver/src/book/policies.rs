@@ -167,9 +167,9 @@ impl Book {
         let (policy, slots) = self.compile_policy(&spec, Origin { source: &source, text: None })?;
         let (names, key_hash) = (steered.names.clone(), steered.key_hash);
         let (cnames, empty_ttl) = (steered.cnames.clone(), ttl_min(&spec));
-        let steered = Steered { spec, names, policy, cnames, slots, key_hash, empty_ttl };
-        self.generation.policies.replace(id, Arc::new(steered));
-        Ok(())
+        let steered = Arc::new(Steered { spec, names, policy, cnames, slots, key_hash, empty_ttl });
+        self.generation.policies.replace(id, steered.clone());
+        self.sign_names(&steered, Origin { source: &source, text: None })
     }
 
     /// Compiles a policy and puts it under its key and its other names, in the place of the one with that key.
@@ -201,17 +201,29 @@ impl Book {
         let (id, before) = match old {
             Some(id) => {
                 let before = self.generation.policies.get(id).map(|old| old.names.clone());
-                self.generation.policies.replace(id, steered);
+                self.generation.policies.replace(id, steered.clone());
                 (id, before)
             }
-            None => (self.generation.policies.add(steered), None),
+            None => (self.generation.policies.add(steered.clone()), None),
         };
         // A policy that only changes its rows leaves its names alone.
         if before.as_ref() != Some(&names) {
             self.point(before.iter().flat_map(|names| names.iter()), None);
             self.point(names.iter(), Some(id));
         }
-        Ok(())
+        self.sign_names(&steered, origin)
+    }
+
+    /// Signs what a policy answers at its names in signed zones.
+    fn sign_names(&mut self, steered: &Steered, origin: Origin<'_>) -> Result<(), Faults> {
+        let mut found = Vec::new();
+        for wire in steered.names.iter() {
+            let name = Folded::read(wire).expect("names of a policy are valid");
+            if let Err((what, expected)) = self.sign(&name, &steered.spec) {
+                found.push(Pointed { pointer: pointer(&[&"names"]), what, expected });
+            }
+        }
+        if found.is_empty() { Ok(()) } else { Err(origin.place(found)) }
     }
 
     /// Checks where the names are: each in a zone of ours, each of this policy alone. Returns them folded, the key
@@ -365,6 +377,9 @@ impl Book {
         let mut by_zone: BTreeMap<Vec<u8>, (Folded, Vec<Folded>)> = BTreeMap::new();
         for wire in names {
             let name = Folded::read(wire).expect("names of a policy are valid");
+            if policy.is_none() {
+                self.forget_signed(&name);
+            }
             if let Some(zone) = self.generation.zones.all().closest(&name, false, &hash) {
                 let origin = zone.origin();
                 let entry = by_zone.entry(origin.wire().to_vec());

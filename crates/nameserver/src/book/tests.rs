@@ -6,6 +6,8 @@ use store::{Contents, Parts};
 
 use super::*;
 use crate::names::NameHash;
+use crate::signing::Signing;
+use crate::signing::tests::key_with_record;
 use crate::zone::check_in_step;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nalias CNAME ns\nsub NS ns\n";
@@ -590,20 +592,75 @@ fn a_zone_that_secondaries_follow_by_name_gets_no_new_policies() {
     book.apply(zone("cdn.example", ZONE)).expect("all zones are not this one");
 }
 
+/// What a zone begins with that is signed, with TTLs of its own, as a signer writes them.
+const SIGNED: &str = "@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n";
+
+#[test]
+fn what_a_policy_answers_in_a_signed_zone_is_signed_as_long_as_both_are_there() {
+    let (key, record) = key_with_record();
+    let signature = "RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA\n";
+    let signed = |more: &str| format!("{SIGNED}{record}www 60 A 192.0.2.99\nwww 60 {signature}{more}");
+    let plain = format!("{SIGNED}www 60 A 192.0.2.99\n");
+    let mut book = Book::empty(1, Settings::default());
+    book.choose_signing(Arc::new(Signing::new(vec![key].into(), 1_800_000_000))).unwrap();
+    let signatures = |book: &Book| {
+        let (www, hash) = (folded("www.example", "").unwrap(), &book.generation.hash);
+        book.generation.signed.find(hash.of(&www), www.wire()).map(|found| found.value.clone())
+    };
+    let text = r#"{"names":["www.example"],"servers":[{"address":"192.0.2.1"},{"address":"192.0.2.2"}]}"#;
+    let mut changes = book.apply(zone("example", &signed(""))).unwrap();
+    changes.extend(book.apply(policy(text)).unwrap());
+    let first = signatures(&book).expect("it is signed");
+
+    // What has not changed is not signed again: whoever changes the rows, or the rest of the zone.
+    let weights = text.replace("2.1\"}", "2.1\",\"default\":{\"probability\":7}}");
+    for edit in [policy(&weights), zone("example", &signed("more 60 TXT x\n"))] {
+        let mut book = book.clone();
+        book.apply(edit).unwrap();
+        assert!(Arc::ptr_eq(&signatures(&book).unwrap(), &first));
+    }
+    let before = stored(&changes);
+    let mut after = before.clone();
+    after.zones.insert("example.".into(), format!("$ORIGIN example.\n{}", signed("x 60 TXT x\n")));
+    for book in [book.following(after.clone()), book.following_parts(0, parts(&before, &after))] {
+        assert!(Arc::ptr_eq(&signatures(&book.unwrap()).unwrap(), &first));
+    }
+
+    // Others go, or the zone is signed no more.
+    let delete = Edit::DeletePolicy { owner: "www.example".into(), condition: Condition::Always };
+    for edit in [delete, zone("example", &plain)] {
+        let mut book = book.clone();
+        book.apply(edit).unwrap();
+        assert!(signatures(&book).is_none());
+    }
+    after.zones.insert("example.".into(), format!("$ORIGIN example.\n{plain}"));
+    assert!(signatures(&book.following(after).unwrap()).is_none());
+    // A policy that was there before comes to a zone that is signed now.
+    let mut book = book.following(before).unwrap();
+    book.apply(zone("example", &plain)).unwrap();
+    book.apply(zone("example", &signed(""))).unwrap();
+    assert!(signatures(&book).is_some());
+}
+
 #[test]
 fn a_zone_that_would_break_a_policy_is_refused() {
-    let (book, _) = book();
+    let (mut book, _) = book();
+    book.choose_signing(Arc::new(Signing::new(Arc::default(), 0))).unwrap();
     let broken = format!("{ZONE}www CNAME ns\ncdn NS ns\n");
     let told = refused(&book, zone("example", &broken));
     for at in ["body:7:1: www.example. has a CNAME", "body:8:1: *.cdn.example. is at or below a delegation"] {
         assert!(told.lines().any(|line| line.starts_with(at)), "{told}");
     }
-    for (more, at) in [
-        ("CDN DNAME ns\n", "body:7:1: *.cdn.example. is below a DNAME"),
-        ("ns TXT x\n@ DNSKEY 256 3 13 AAAA\n", "body:8:1: www.example. is in the signed zone example."),
+    for (more, at, expected) in [
+        ("CDN DNAME ns\n", "body:7:1: *.cdn.example. is below a DNAME", "the policy deleted first"),
+        (
+            "ns TXT x\n@ DNSKEY 256 3 13 AAAA\n",
+            "body:8:1: www.example. is in the signed zone example., and no key of it is here",
+            "one of its keys in signing_keys",
+        ),
     ] {
         let told = refused(&book, zone("example", &format!("{ZONE}{more}")));
-        assert!(told.starts_with(at) && told.contains("; expected the policy deleted first"), "{told}");
+        assert!(told.starts_with(at) && told.contains(&format!("; expected {expected}")), "{told}");
     }
     let told = refused(&book, Edit::DeleteZone { origin: "example".into(), condition: Condition::Always });
     assert!(told.contains("a policy has the name"), "{told}");

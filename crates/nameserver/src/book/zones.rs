@@ -75,7 +75,7 @@ impl Book {
         let hash = self.generation.hash.clone();
         let origin = zone.origin().clone();
         let mut faults = Faults::default();
-        let mut moved = Vec::new();
+        let (mut moved, mut steered) = (Vec::new(), Vec::new());
         // A zone that holds no name of a policy has none to give away, and all others below are in zones of their own.
         let closest = self.generation.zones.all().closest(&origin, false, &hash);
         let holds_none = closest.is_some_and(|zone| !zone.is_steered());
@@ -91,6 +91,7 @@ impl Book {
             }
             let policy = self.generation.policies.get(id);
             let is_alias = policy.is_some_and(|steered| steered.policy.is_alias());
+            steered.extend(policy.map(|policy| (name.clone(), policy.spec.clone())));
             match zone.may_steer(&name, is_alias, &hash) {
                 Ok(()) => zone.set_policy(&name, Some(id), &hash),
                 Err(Hindrance { owner, rtype, what }) => {
@@ -118,7 +119,15 @@ impl Book {
             self.change_zone(&holder, |zone| zone.set_policy(&name, None, &hash));
         }
         self.generation.zones.put(Arc::new(zone), &hash);
-        Ok(())
+        let mut faults = Faults::default();
+        for (name, spec) in steered {
+            if let Err((what, expected)) = self.sign(&name, &spec) {
+                let at = (origin.wire(), Rtype::DNSKEY);
+                let what = format!("{what}, and a policy decides it");
+                faults.push_with(|| fault(master, at, &origin, what, &expected));
+            }
+        }
+        faults.or(())
     }
 
     /// Remembers what changed in a zone since a version was served, where somebody follows it. A version in between, which

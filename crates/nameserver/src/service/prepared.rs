@@ -13,7 +13,7 @@ use net::tcp::Limits;
 use net::tls::identity::Identity;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
 
-use super::{Options, StartError};
+use super::{Options, StartError, signing};
 use crate::answering::{Answering, Ledger};
 use crate::book::Book;
 use crate::connections::Connections;
@@ -110,6 +110,7 @@ impl Prepared {
         book.choose_primaries(Arc::new(transfers.config().primaries.clone()));
         refresher::begin(&transfers, &mut book, &confirmed, clock.now());
         book.generation.choose_views(options.views.into());
+        book.choose_signing(signing(&options.signing_keys, clock)).map_err(StartError::Stored)?;
         let probes = Arc::new(options.probes);
         book.probes = probes.clone();
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));

@@ -47,7 +47,7 @@ pub use views::{ADDRESSES_MAX, NAMED_MAX, Served, VIEWS_MAX, View};
 pub use zones::Zones;
 
 /// The label of a wildcard, with its length octet.
-const WILDCARD: &[u8; 2] = b"\x01*";
+pub(crate) const WILDCARD: &[u8; 2] = b"\x01*";
 
 /// A zone of one origin. Copies share all that neither of them changes.
 #[derive(Clone)]
@@ -180,7 +180,12 @@ impl Zone {
 
     /// Whether the zone is signed: it has a DNSKEY at its apex.
     pub fn is_signed(&self) -> bool {
-        self.apex_found().rrset(Rtype::DNSKEY).is_some()
+        self.keys().is_some()
+    }
+
+    /// Its keys: the DNSKEY set at its apex.
+    pub fn keys(&self) -> Option<Rrset<'_>> {
+        self.apex_found().rrset(Rtype::DNSKEY)
     }
 
     /// Why the zone, which is signed, cannot prove all of what is not there; `None` where it can, or is not signed.

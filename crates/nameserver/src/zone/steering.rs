@@ -20,18 +20,14 @@ pub struct Hindrance {
 impl Zone {
     /// Whether a policy may decide the addresses at a name, or what it is an alias of.
     ///
-    /// It needs our authority (no delegation or DNAME above, none at it), no CNAME beside it, and a zone that is
-    /// not signed: a drawn answer has no signature. An alias has nothing beside it (RFC 1034 §3.6.2).
+    /// It needs our authority (no delegation or DNAME above, none at it), and no CNAME beside it. An alias has nothing
+    /// beside it (RFC 1034 §3.6.2). Whether it can be signed is another question ([`crate::signing`]).
     ///
     /// # Errors
     /// What is in its way.
     pub fn may_steer(&self, name: &Folded, is_alias: bool, hash: &NameHash) -> Result<(), Hindrance> {
         let (shown, origin) = (shown(name.wire()), shown(self.origin.wire()));
         let hindered = |owner: &[u8], rtype, what| Err(Hindrance { owner: owner.into(), rtype, what });
-        if self.is_signed() {
-            let what = format!("{shown} is in the signed zone {origin}");
-            return hindered(self.origin.wire(), Rtype::DNSKEY, what);
-        }
         match self.walk(name, hash) {
             Walk::Delegation(_, labels) => {
                 let what = format!("{shown} is at or below a delegation in {origin}");

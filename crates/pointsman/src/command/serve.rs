@@ -127,7 +127,8 @@ impl Reloading {
             imports.push(Import::Faults(faults));
         }
         let tls = options.tls.as_ref().map(|(_, identity)| &**identity);
-        let applied = service.reload(imports, options.transfer, options.views, tls).await?;
+        let applied =
+            service.reload(imports, options.transfer, options.views, &options.signing_keys, tls).await?;
         for key in change::kept(&self.spec, &spec) {
             tracing::warn!("{key} differs; restart to use it");
         }

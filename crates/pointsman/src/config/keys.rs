@@ -40,8 +40,8 @@ pub(crate) const SECTIONS: [&Section<Spec>; 4] = [&TCP, &RATE_LIMIT, &DNSTAP, &E
 
 /// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]`, `[[primary]]`, `[[view]]` and
 /// `[[partition]]`; all others hold from a start on.
-pub(crate) const RELOADED: [&str; 6] =
-    ["zone", "policy", "tsig_keys", "cookie_secrets", "tls_certificate", "tls_key"];
+pub(crate) const RELOADED: [&str; 7] =
+    ["zone", "policy", "tsig_keys", "signing_keys", "cookie_secrets", "tls_certificate", "tls_key"];
 
 /// The longest time that a limit of what others may take can be: longer ones protect nothing.
 const TIME_CEILING: Duration = Duration::from_secs(24 * 3600);

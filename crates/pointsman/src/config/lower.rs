@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::Faults;
@@ -28,6 +29,8 @@ pub(crate) struct Lowered {
     pub(crate) token_file: Option<Placed<PathBuf>>,
     /// Where the TSIG keys are.
     pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
+    /// The files of the private parts of zones' keys.
+    pub(crate) signing_keys: Vec<Placed<PathBuf>>,
     /// Where what clients are shown over TLS is, where they may come so.
     pub(crate) tls_files: Option<tls::Files>,
     /// Who follows our zones, with the names of their keys.
@@ -54,6 +57,11 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     let (views, imports) = (view::lower(&spec.view, faults), imports(&spec, faults));
     let tsig_keys =
         spec.tsig_keys.iter().map(|file| Placed { value: resolve(file), place: file.place.clone() });
+    let signing_keys = spec
+        .signing_keys
+        .iter()
+        .map(|file| Placed { value: resolve(file), place: file.place.clone() })
+        .collect();
     let (tsig_keys, secondaries, primaries) =
         (tsig_keys.collect(), spec.secondary.clone(), spec.primary.clone());
     let (certificate, key) = (spec.tls_certificate.as_ref(), spec.tls_key.as_ref());
@@ -80,6 +88,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         tap,
         external,
         imports,
+        signing_keys: Arc::default(),
         transfer: nameserver::transfer::Config::default(),
         probes: nameserver::health::Probes::new(),
         views,
@@ -100,6 +109,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         options,
         token_file,
         tsig_keys,
+        signing_keys,
         tls_files,
         secondaries,
         primaries,

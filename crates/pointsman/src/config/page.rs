@@ -104,7 +104,7 @@ pub(super) fn manual() -> String {
          file everything has its default. [`etc/pointsman.template.toml`](../../etc/pointsman.template.toml) has every\n\
          key to copy from, and `--check` lists everything that is wrong, with file, line and column. Relative paths in\n\
          the file are relative to the file, those of flags to the current folder.\n\n\
-         The file is read at start, and again on SIGHUP. Of what it says then `zone`, `policy`, `tsig_keys`,\n\
+         The file is read at start, and again on SIGHUP. Of what it says then `zone`, `policy`, `tsig_keys`, `signing_keys`,\n\
          `cookie_secrets`, `tls_certificate`, `tls_key`, `[[secondary]]`, `[[primary]]`, `[[view]]` and `[[partition]]` take effect, with the files that\n\
          they name: all of it, or nothing if anything is wrong; then the log lists every fault, and the last configuration goes\n\
          on. Transfers that run end as they began. What was imported and is no longer named stays in the store. All other keys are taken at\n\

@@ -82,6 +82,7 @@ pub(crate) struct Spec {
     pub(crate) policy: Vec<Placed<PathBuf>>,
     pub(crate) partition: Vec<PartitionSpec>,
     pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
+    pub(crate) signing_keys: Vec<Placed<PathBuf>>,
     pub(crate) secondary: Vec<SecondarySpec>,
     pub(crate) primary: Vec<PrimarySpec>,
     pub(crate) view: Vec<ViewSpec>,

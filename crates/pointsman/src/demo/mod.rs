@@ -148,6 +148,7 @@ impl Demo {
             tls: None,
             transfer: nameserver::transfer::Config::default(),
             views: Vec::new(),
+            signing_keys: std::sync::Arc::default(),
         }
     }
 }

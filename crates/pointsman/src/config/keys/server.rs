@@ -144,6 +144,20 @@ pub(crate) const SERVER: Section<Spec> = Section {
                 are hmac-sha256, hmac-sha384 and hmac-sha512, and hmac-sha1 for secondaries that know nothing better.",
         },
         Key {
+            name: "signing_keys",
+            flag: Some("signing-keys"),
+            kind: Kind::Paths(|s| &mut s.signing_keys),
+            default: Default::Absent {
+                means: "no policy may be in a signed zone",
+                example: "[\"/etc/pointsman/Kexample.com.+013+12345.private\"]",
+            },
+            about: "Keys of signed zones, by which what policies answer there is signed: the file of the private part as \
+                `dnssec-keygen` writes it, the public one beside it.",
+            consequence: "The zone is signed elsewhere, has the key among its DNSKEY records, and the names with the types \
+                that the policies answer. A file that others may read is refused. They are read at start, before the user \
+                changes, and on SIGHUP.",
+        },
+        Key {
             name: "minimal_responses",
             flag: Some("minimal-responses"),
             kind: Kind::Boolean(|s| &mut s.minimal_responses),

@@ -1,0 +1,136 @@
+//! What policies answer in signed zones, signed as they, the zones and the keys come.
+
+use std::sync::Arc;
+
+use api::{Fault, Faults, WhenAllDown};
+use dns::{Folded, Rtype};
+
+use super::Book;
+use crate::signing::{Key, SETS_MAX, Signatures, Signed, Signing};
+use crate::zone::{Walk, Zone};
+
+/// Why what a policy answers at a name cannot be signed: what is wrong, and what was expected.
+pub(super) type Unsigned = (String, String);
+
+impl Book {
+    /// Signs by these keys from now on.
+    ///
+    /// # Errors
+    /// Policies in signed zones of which no key is among them; what is signed may then have changed.
+    pub fn choose_signing(&mut self, signing: Arc<Signing>) -> Result<(), Faults> {
+        self.signing = Some(signing);
+        self.sign_all()
+    }
+
+    /// Signs all that policies answer in signed zones; what is signed in the same way stays.
+    pub(super) fn sign_all(&mut self) -> Result<(), Faults> {
+        let has_signed = self.generation.zones.all().iter().any(|zone| zone.is_steered() && zone.is_signed());
+        let before = std::mem::replace(&mut self.generation.signed, Signed::new(0));
+        if !has_signed {
+            return Ok(());
+        }
+        let mut faults = Faults::default();
+        let each = self.generation.policies.iter().map(|(_, steered)| steered.clone());
+        for steered in each.collect::<Vec<_>>() {
+            for wire in steered.names.iter() {
+                let name = Folded::read(wire).expect("names of a policy are valid");
+                let known =
+                    before.find(self.generation.hash.of(&name), wire).map(|found| found.value.clone());
+                if let Err((what, expected)) = self.sign_as(&name, &steered.spec, known) {
+                    let policy = format!("policy {}", dns::name::to_text(steered.key()));
+                    faults.push_with(|| Fault::whole(policy, what, expected));
+                }
+            }
+        }
+        faults.or(())
+    }
+
+    /// Signs what a policy answers at a name, where that is in a signed zone.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(super) fn sign(&mut self, name: &Folded, spec: &api::Policy) -> Result<(), Unsigned> {
+        // At a start all is signed at once, behind the last policy.
+        if self.signing.is_none() {
+            return Ok(());
+        }
+        let before = self.generation.signed.remove(self.generation.hash.of(name), name.wire());
+        self.sign_as(name, spec, before)
+    }
+
+    /// A policy decides a name no more.
+    pub(super) fn forget_signed(&mut self, name: &Folded) {
+        self.generation.signed.remove(self.generation.hash.of(name), name.wire());
+    }
+
+    fn sign_as(
+        &mut self,
+        name: &Folded,
+        spec: &api::Policy,
+        before: Option<Arc<Signatures>>,
+    ) -> Result<(), Unsigned> {
+        let hash = self.generation.hash.clone();
+        let Some(zone) = self.generation.zones.all().closest(name, false, &hash) else { return Ok(()) };
+        let (Some(signing), true) = (self.signing.clone(), zone.is_signed()) else { return Ok(()) };
+        let key = self.may_sign(&signing, zone, name, spec)?;
+        let signatures = Signatures::of(name, spec, (&signing, key), before.as_deref()).ok_or_else(|| {
+            let what =
+                format!("there are more sets of servers that {name:?} may be answered than are signed");
+            (what, format!("at most {SETS_MAX}: fewer servers, or fewer in an answer"))
+        })?;
+        let signatures = match before {
+            Some(before) if *before == signatures => before,
+            _ => Arc::new(signatures),
+        };
+        self.generation.signed.insert(hash.of(name), name.wire(), signatures);
+        Ok(())
+    }
+
+    /// The key by which what a policy answers at a name of a signed zone is signed.
+    ///
+    /// What validators are told that the name has is what it had when the zone was signed (NSEC, NSEC3): that must be what the
+    /// policy answers.
+    fn may_sign<'a>(
+        &self,
+        signing: &'a Signing,
+        zone: &Zone,
+        name: &Folded,
+        spec: &api::Policy,
+    ) -> Result<&'a Key, Unsigned> {
+        let origin = zone.origin();
+        let Some(key) = signing.key_of(zone) else {
+            let what = format!("{name:?} is in the signed zone {origin:?}, and no key of it is here");
+            return Err((what, "one of its keys in signing_keys".into()));
+        };
+        if spec.servers.iter().any(|server| server.target.is_cname()) {
+            let what = format!("{name:?} is in the signed zone {origin:?}, and would be an alias");
+            return Err((what, "addresses, or a zone that is not signed".into()));
+        }
+        if spec.when_all_down == WhenAllDown::Empty {
+            let what =
+                format!("{name:?} is in the signed zone {origin:?}, which proves that it has addresses");
+            return Err((what, "when_all_down \"answer\" there".into()));
+        }
+        let found = match zone.walk(name, &self.generation.hash) {
+            Walk::Name(found) => Some(found),
+            _ => None,
+        };
+        for (rtype, is_v4) in [(Rtype::A, true), (Rtype::AAAA, false)] {
+            let answers = spec.servers.iter().filter_map(|server| server.target.address());
+            let is_answered = answers.into_iter().any(|address| address.is_ipv4() == is_v4);
+            let set = found.and_then(|found| found.rrset(rtype));
+            let what = match (is_answered, set) {
+                (true, Some(set)) if set.is_signed() => continue,
+                (false, None) => continue,
+                (true, _) => format!(
+                    "{name:?} is answered with type {rtype}, of which the signed zone has no set there"
+                ),
+                (false, _) => {
+                    format!("{name:?} has type {rtype} in the signed zone, of which the policy has no server")
+                }
+            };
+            return Err((what, "the same types in both, in the zone with any addresses".into()));
+        }
+        Ok(key)
+    }
+}

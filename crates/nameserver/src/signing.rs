@@ -1,0 +1,405 @@
+//! Signatures of what policies answer in signed zones (RFC 4034 §3), by a key of the zone that whoever signs it has, too.
+//!
+//! What a policy may answer is known when it is put: each set of its servers that can be drawn is signed then, and an answer
+//! only looks its signature up. What a name has not is proven by the zone as it was signed, so the types that the policy
+//! answers are to be there, with any addresses.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use dns::name::NAME_MAX;
+use dns::{Folded, Rtype};
+use domain::base::ToName;
+use domain::base::rdata::ComposeRecordData;
+use domain::crypto::sign::{KeyPair, SecretKeyBytes, SignRaw};
+use domain::dnssec::common::parse_from_bind;
+use routing::policy::{Family, TTL_DEFAULT};
+
+use crate::names::{NameHash, NameTable, Value};
+use crate::zone::{WILDCARD, Zone};
+
+/// How many sets of addresses of a family are signed for a name: all that ten servers can make.
+pub const SETS_MAX: usize = 1_023;
+
+/// How many addresses a signed set has at most.
+const ADDRESSES_MAX: usize = 10;
+
+/// For how long before they are made signatures are valid, in seconds: validators' clocks differ.
+const BEFORE: u64 = 3_600;
+
+/// For how long signatures are valid, in seconds.
+const VALID: u64 = 14 * DAY;
+
+/// After how long they are made anew, in seconds: a zone is left signed for more than ten days if this server is not run.
+const RENEWED: u64 = 3 * DAY;
+
+const DAY: u64 = 24 * 3_600;
+
+/// The bit of a key's flags that says that it signs keys alone, as a rule (RFC 4034 §2.1.1).
+const SECURE_ENTRY_POINT: u16 = 1;
+
+/// A zone's key, with its private part.
+pub struct Key {
+    zone: Folded,
+    /// The data of its DNSKEY record.
+    public: Vec<u8>,
+    flags: u16,
+    algorithm: u8,
+    tag: u16,
+    pair: KeyPair,
+}
+
+impl Key {
+    /// A key of the two files that `dnssec-keygen`, `ldns-keygen` and `keymgr` write: the DNSKEY record, and the private part.
+    ///
+    /// # Errors
+    /// What is wrong with either, as a fragment such as "the record is no DNSKEY"; nothing of the private part is told.
+    pub fn read(public: &str, private: &str) -> Result<Key, String> {
+        let record = parse_from_bind::<Vec<u8>>(public);
+        let record = record.map_err(|_| "the public part is not one DNSKEY record".to_string())?;
+        let dnskey = record.data();
+        let secret = SecretKeyBytes::parse_from_bind(private)
+            .map_err(|cause| format!("the private part cannot be read: {cause}"))?;
+        let pair = KeyPair::from_bytes(&secret, dnskey)
+            .map_err(|cause| format!("the two parts are not of one key that can be used: {cause}"))?;
+        let mut data = Vec::new();
+        dnskey.compose_rdata(&mut data).expect("memory has room");
+        let wire = record.owner().to_canonical_name::<Vec<u8>>();
+        Ok(Key {
+            zone: Folded::read(wire.as_slice()).expect("the owner is a name"),
+            public: data,
+            flags: dnskey.flags(),
+            algorithm: dnskey.algorithm().to_int(),
+            tag: dnskey.key_tag(),
+            pair,
+        })
+    }
+
+    /// The zone that it is of.
+    pub fn zone(&self) -> &Folded {
+        &self.zone
+    }
+
+    fn is_same(&self, other: &Key) -> bool {
+        self.zone.wire() == other.zone.wire() && self.public == other.public
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("zone", &self.zone).field("tag", &self.tag).finish_non_exhaustive()
+    }
+}
+
+/// The keys of signed zones, and when signatures are valid.
+#[derive(Clone, Debug)]
+pub struct Signing {
+    keys: Arc<[Key]>,
+    /// In Unix time in seconds; its last 32 bits are what signatures say (RFC 4034 §3.1.5).
+    made: u64,
+}
+
+impl Signing {
+    /// Signs with these keys, from this Unix time in seconds on.
+    pub fn new(keys: Arc<[Key]>, now: u64) -> Signing {
+        Signing { keys, made: now - now % DAY }
+    }
+
+    /// The same, from now on, where that is to be.
+    pub fn renewed(&self, now: u64) -> Option<Signing> {
+        let is_old = now.abs_diff(self.made) >= RENEWED;
+        is_old.then(|| Signing { keys: self.keys.clone(), made: now - now % DAY })
+    }
+
+    /// Whether another one makes the same signatures.
+    pub fn signs_as(&self, other: &Signing) -> bool {
+        let (ours, theirs) = (&self.keys, &other.keys);
+        self.made == other.made
+            && ours.len() == theirs.len()
+            && ours.iter().zip(theirs.iter()).all(|(one, other)| one.is_same(other))
+    }
+
+    /// The key by which a zone is signed: one that its DNSKEY records have, best one that does not sign keys alone.
+    pub fn key_of(&self, zone: &Zone) -> Option<&Key> {
+        let has = |key: &&Key| {
+            key.zone.wire() == zone.origin().wire()
+                && zone.keys().is_some_and(|keys| keys.data().any(|data| data == key.public))
+        };
+        let mut keys: Vec<&Key> = self.keys.iter().filter(has).collect();
+        keys.sort_by_key(|key| key.flags & SECURE_ENTRY_POINT);
+        keys.first().copied()
+    }
+
+    fn inception(&self) -> u32 {
+        self.made.saturating_sub(BEFORE) as u32
+    }
+
+    fn expiration(&self) -> u32 {
+        (self.made + VALID) as u32
+    }
+}
+
+/// The signatures of what one name may be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signatures {
+    /// What they begin with, but for the type: what of it is the same, was signed in the same way.
+    head: Vec<u8>,
+    /// By the addresses of either family, in order: the data of an RRSIG record.
+    by_set: [BTreeMap<Box<[u8]>, Arc<[u8]>>; 2],
+}
+
+impl Signatures {
+    /// Signs each set of its servers' addresses that a policy may answer at a name; those of `before` that are still right
+    /// stay. `None` where there are more than [`SETS_MAX`].
+    ///
+    /// # Panics
+    /// Where the key cannot sign, which was seen when it was read.
+    pub fn of(
+        name: &Folded,
+        policy: &api::Policy,
+        (signing, key): (&Signing, &Key),
+        before: Option<&Signatures>,
+    ) -> Option<Signatures> {
+        let entries =
+            policy.servers.iter().flat_map(|server| server.regions.values().chain([&server.default]));
+        // What is answered for less is right, too (RFC 4035 §5.3.3).
+        let ttl = entries.map(|entry| entry.ttl.unwrap_or(TTL_DEFAULT)).max().unwrap_or(TTL_DEFAULT);
+        let labels = name.labels() - usize::from(name.wire().starts_with(WILDCARD));
+        let mut head = vec![key.algorithm, labels as u8];
+        for number in [ttl, signing.expiration(), signing.inception()] {
+            head.extend(number.to_be_bytes());
+        }
+        head.extend(key.tag.to_be_bytes());
+        head.extend(key.zone.wire());
+        let before = before.filter(|before| before.head == head);
+        let mut by_set = [BTreeMap::new(), BTreeMap::new()];
+        for family in [Family::V4, Family::V6] {
+            let place = place(family);
+            let mut addresses: Vec<Vec<u8>> = policy
+                .servers
+                .iter()
+                .filter_map(|server| server.target.address())
+                .filter(|address| address.is_ipv4() == (family == Family::V4))
+                .map(octets)
+                .collect();
+            addresses.sort();
+            let most = if policy.answers == 0 { addresses.len() } else { usize::from(policy.answers) };
+            for set in sets(&addresses, most)? {
+                let known = before.and_then(|before| before.by_set[place].get(&set.concat()[..]));
+                let data = known.cloned().unwrap_or_else(|| sign(key, name, rtype(family), ttl, &head, &set));
+                by_set[place].insert(set.concat().into(), data);
+            }
+        }
+        Some(Signatures { head, by_set })
+    }
+
+    /// The data of the RRSIG record of these addresses, in any order.
+    pub fn get(&self, family: Family, addresses: impl Iterator<Item = IpAddr>) -> Option<&[u8]> {
+        let (mut set, mut count) = ([[0; 16]; ADDRESSES_MAX], 0);
+        for address in addresses {
+            // In front, so that they are in their order, whichever family it is.
+            match address {
+                IpAddr::V4(v4) => set.get_mut(count)?[..4].copy_from_slice(&v4.octets()),
+                IpAddr::V6(v6) => set.get_mut(count)?.copy_from_slice(&v6.octets()),
+            }
+            count += 1;
+        }
+        set[..count].sort_unstable();
+        let length = if family == Family::V4 { 4 } else { 16 };
+        let mut wanted = [0; 16 * ADDRESSES_MAX];
+        for (to, address) in wanted.chunks_mut(length).zip(&set[..count]) {
+            to.copy_from_slice(&address[..length]);
+        }
+        self.by_set[place(family)].get(&wanted[..count * length]).map(|data| &**data)
+    }
+}
+
+impl Value for Arc<Signatures> {}
+
+/// The signatures of all names that policies decide in signed zones.
+pub type Signed = NameTable<Arc<Signatures>>;
+
+/// The signatures of a name: the last so many labels of one that was asked, or the wildcard below these.
+pub fn find<'a>(
+    signed: &'a Signed,
+    name: &Folded,
+    labels: usize,
+    is_wildcard: bool,
+    hash: &NameHash,
+) -> Option<&'a Signatures> {
+    let (above, key) = (name.suffix(labels), hash.of_suffix(name, labels));
+    let found = match is_wildcard {
+        false => signed.find(key, above),
+        true => {
+            let mut wire = [0; NAME_MAX];
+            wire[..2].copy_from_slice(WILDCARD);
+            wire.get_mut(2..2 + above.len())?.copy_from_slice(above);
+            signed.find(hash.child(key, WILDCARD), &wire[..2 + above.len()])
+        }
+    };
+    found.map(|found| &**found.value)
+}
+
+fn place(family: Family) -> usize {
+    usize::from(family == Family::V6)
+}
+
+fn rtype(family: Family) -> Rtype {
+    if family == Family::V4 { Rtype::A } else { Rtype::AAAA }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().into(),
+        IpAddr::V6(v6) => v6.octets().into(),
+    }
+}
+
+/// Each set of one to `most` of these, in their order; `None` where there are too many.
+fn sets(addresses: &[Vec<u8>], most: usize) -> Option<Vec<Vec<&[u8]>>> {
+    let mut sets: Vec<Vec<&[u8]>> = vec![Vec::new()];
+    for address in addresses {
+        let with: Vec<Vec<&[u8]>> = sets
+            .iter()
+            .filter(|set| set.len() < most)
+            .map(|set| [&set[..], &[&address[..]]].concat())
+            .collect();
+        sets.extend(with);
+        if sets.len() > 1 + SETS_MAX {
+            return None;
+        }
+    }
+    sets.retain(|set| !set.is_empty());
+    Some(sets)
+}
+
+/// Signs a set; returns the data of its RRSIG record (RFC 4034 §3.1.8.1).
+fn sign(key: &Key, name: &Folded, rtype: Rtype, ttl: u32, head: &[u8], set: &[&[u8]]) -> Arc<[u8]> {
+    let mut data = rtype.to_int().to_be_bytes().to_vec();
+    data.extend(head);
+    let mut signed = data.clone();
+    for address in set {
+        signed.extend(name.wire());
+        signed.extend(rtype.to_int().to_be_bytes());
+        signed.extend([0, 1]);
+        signed.extend(ttl.to_be_bytes());
+        signed.extend((address.len() as u16).to_be_bytes());
+        signed.extend_from_slice(address);
+    }
+    let signature = key.pair.sign_raw(&signed).expect("the key was read, and can sign");
+    data.extend(signature.as_ref());
+    data.into()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use domain::crypto::sign::{GenerateParams, generate};
+    use domain::utils::base64;
+
+    /// A key of `example.`
+    fn key() -> Key {
+        key_with_record().0
+    }
+
+    /// A key of `example.`, and its record as it stands in a zone.
+    pub(crate) fn key_with_record() -> (Key, String) {
+        let (secret, public) = generate(&GenerateParams::EcdsaP256Sha256, 257).expect("randomness");
+        let public = format!(
+            "; a key\nexample. IN DNSKEY {} 3 13 {}\n",
+            public.flags(),
+            base64::encode_string(public.public_key())
+        );
+        let key = Key::read(&public, &secret.display_as_bind().to_string()).expect("both are of one");
+        (key, public)
+    }
+
+    fn policy(answers: u16, last: u8, ttl: u32) -> api::Policy {
+        let servers: Vec<String> = (1..=last)
+            .map(|last| format!(r#"{{"address":"192.0.2.{last}","default":{{"ttl":{ttl}}}}}"#))
+            .collect();
+        let servers = format!(r#"{},{{"address":"2001:db8::1"}}"#, servers.join(","));
+        api::Policy::read("p", &format!(r#"{{"answers":{answers},"servers":[{servers}]}}"#))
+            .expect("a policy")
+    }
+
+    fn name(text: &str) -> Folded {
+        Folded::read(&dns::name::from_text(text).expect("a name")).expect("a name")
+    }
+
+    const NOW: u64 = 1_800_000_000;
+
+    #[test]
+    fn each_set_that_can_be_drawn_is_found_in_any_order() {
+        let (key, signing) = (key(), Signing::new(Arc::default(), NOW));
+        let of = |name: &Folded, policy: &api::Policy| Signatures::of(name, policy, (&signing, &key), None);
+        let (www, wild) = (name("www.example"), name("*.example"));
+        let two = of(&www, &policy(2, 4, 30)).expect("few sets");
+        let v4 = |last: &[u8]| -> Vec<IpAddr> { last.iter().map(|last| [192, 0, 2, *last].into()).collect() };
+        for (drawn, is_signed) in [
+            (&[1][..], true),
+            (&[4, 2], true),
+            (&[2, 4], true),
+            (&[1, 2, 3], false),
+            (&[5], false),
+            (&[], false),
+            (&[1; 20], false),
+        ] {
+            assert_eq!(two.get(Family::V4, v4(drawn).into_iter()).is_some(), is_signed, "{drawn:?}");
+        }
+        assert_eq!(
+            two.get(Family::V4, v4(&[2, 4]).into_iter()),
+            two.get(Family::V4, v4(&[4, 2]).into_iter())
+        );
+        let v6 = two.get(Family::V6, std::iter::once("2001:db8::1".parse().unwrap())).expect("one server");
+        // AAAA, ECDSA, two labels, the longest TTL that any has.
+        assert_eq!(v6[..8], [0, 28, 13, 2, 0, 0, 1, 104]);
+        let star = of(&wild, &policy(1, 1, 30)).expect("few sets");
+        assert_eq!(star.get(Family::V4, v4(&[1]).into_iter()).expect("one server")[3], 1, "the star is none");
+        assert_eq!(two.by_set[0].len(), 4 + 6);
+        assert!(of(&www, &policy(0, 10, 30)).is_some() && of(&www, &policy(0, 11, 30)).is_none());
+    }
+
+    #[test]
+    fn what_is_signed_so_already_stays() {
+        let (key, signing) = (key(), Signing::new(Arc::default(), NOW));
+        let www = name("www.example");
+        let of = |policy: &api::Policy, signing: &Signing, before: Option<&Signatures>| {
+            Signatures::of(&www, policy, (signing, &key), before).expect("few sets")
+        };
+        let first = of(&policy(1, 2, 30), &signing, None);
+        let same = |later: &Signatures| {
+            let pairs =
+                first.by_set[0].iter().filter_map(|(set, data)| Some((data, later.by_set[0].get(set)?)));
+            pairs.filter(|(before, after)| Arc::ptr_eq(before, after)).count()
+        };
+        assert_eq!(same(&of(&policy(1, 3, 30), &signing, Some(&first))), 2, "one has come");
+        assert_eq!(same(&of(&policy(1, 2, 3_600), &signing, Some(&first))), 0, "another TTL");
+        assert!(signing.renewed(NOW + RENEWED - DAY).is_none());
+        let renewed = signing.renewed(NOW + RENEWED).expect("it is time");
+        assert_eq!(same(&of(&policy(1, 2, 30), &renewed, Some(&first))), 0, "another time");
+        assert!(!renewed.signs_as(&signing) && signing.signs_as(&Signing::new(Arc::default(), NOW + 1)));
+        assert!(signing.expiration() - signing.inception() == 14 * 24 * 3_600 + 3_600);
+    }
+
+    #[test]
+    fn what_is_no_key_is_told() {
+        let (secret, public) = generate(&GenerateParams::Ed25519, 256).expect("randomness");
+        let (other, _) = generate(&GenerateParams::EcdsaP256Sha256, 256).expect("randomness");
+        let record = format!("example. IN DNSKEY 256 3 15 {}", base64::encode_string(public.public_key()));
+        let [secret, other] = [secret, other].map(|secret| secret.display_as_bind().to_string());
+        assert!(Key::read(&record, &secret).is_ok());
+        for (public, private, expected) in [
+            ("example. A 192.0.2.1", &secret[..], "the public part is not one DNSKEY record"),
+            ("", &secret, "the public part is not one DNSKEY record"),
+            (&record, "", "the private part cannot be read"),
+            (&record, &record, "the private part cannot be read"),
+            (&record, &other, "the two parts are not of one key"),
+        ] {
+            let why = Key::read(public, private).expect_err(expected);
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+}
