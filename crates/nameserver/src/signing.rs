@@ -146,9 +146,12 @@ impl Signing {
 pub struct Signatures {
     /// What they begin with, but for the type: what of it is the same, was signed in the same way.
     head: Vec<u8>,
-    /// By the addresses of either family, in order: the data of an RRSIG record.
-    by_set: [BTreeMap<Box<[u8]>, Arc<[u8]>>; 2],
+    /// Of either family.
+    by_set: [BySet; 2],
 }
+
+/// By addresses in their order: the data of an RRSIG record.
+type BySet = BTreeMap<Box<[u8]>, Arc<[u8]>>;
 
 impl Signatures {
     /// Signs each set of its servers' addresses that a policy may answer at a name; those of `before` that are still right

@@ -25,3 +25,38 @@ fn read_key(private: &Path) -> Result<Key, Fault> {
     let public = file::read_text(&private.with_extension("key"), PART_MAX, EXPECTED)?;
     Key::read(&public, &secret).map_err(|what| Fault::whole(private.to_string_lossy(), what, EXPECTED))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::spec::Place;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn all_that_is_wrong_is_told_and_nothing_of_the_private_part() {
+        let folder = std::env::temp_dir().join(format!("pointsman-signing-keys-{}", std::process::id()));
+        fs::create_dir(&folder).expect("there is room for temporary folders");
+        let write = |name: &str, text: &str, mode: u32| {
+            fs::write(folder.join(name), text).expect("it is ours");
+            fs::set_permissions(folder.join(name), Permissions::from_mode(mode)).expect("it is ours");
+        };
+        let secret = "Private-key-format: v1.3\nAlgorithm: 15 (ED25519)\nPrivateKey: c2VjcmV0\n";
+        write("open.private", secret, 0o644);
+        write("alone.private", secret, 0o600);
+        write("wrong.private", secret, 0o600);
+        write("wrong.key", "example. IN DNSKEY 256 3 15 l02Woi0iS8Aa25FQkUd9RMzZHJpBoRQwAQEX1SxZJA4=", 0o644);
+        let names = ["open.private", "alone.private", "wrong.private"];
+        let files = names.map(|name| Placed { value: folder.join(name), place: Place::Flag("signing-keys") });
+        let mut faults = Faults::default();
+        assert!(read(&files, &mut faults).is_empty());
+        let told = faults.to_string();
+        let expected = [
+            "open.private: the file holds secrets",
+            "alone.key: it cannot be read",
+            "wrong.private: the private part",
+        ];
+        assert!(expected.iter().all(|expected| told.contains(expected)) && !told.contains("c2Vj"), "{told}");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}
