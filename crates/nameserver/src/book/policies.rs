@@ -169,7 +169,7 @@ impl Book {
         let (cnames, empty_ttl) = (steered.cnames.clone(), ttl_min(&spec));
         let steered = Arc::new(Steered { spec, names, policy, cnames, slots, key_hash, empty_ttl });
         self.generation.policies.replace(id, steered.clone());
-        self.sign_names(&steered, Origin { source: &source, text: None })
+        self.sign_names(&steered, false, Origin { source: &source, text: None })
     }
 
     /// Compiles a policy and puts it under its key and its other names, in the place of the one with that key.
@@ -207,17 +207,19 @@ impl Book {
             None => (self.generation.policies.add(steered.clone()), None),
         };
         // A policy that only changes its rows leaves its names alone.
-        if before.as_ref() != Some(&names) {
+        let has_moved = before.as_ref() != Some(&names);
+        if has_moved {
             self.point(before.iter().flat_map(|names| names.iter()), None);
             self.point(names.iter(), Some(id));
         }
-        self.sign_names(&steered, origin)
+        self.sign_names(&steered, has_moved, origin)
     }
 
-    /// Signs what a policy answers at its names in signed zones.
-    fn sign_names(&mut self, steered: &Steered, origin: Origin<'_>) -> Result<(), Faults> {
+    /// Signs what a policy answers at its names in signed zones; new rows alone need that where anything is signed.
+    fn sign_names(&mut self, steered: &Steered, has_moved: bool, origin: Origin<'_>) -> Result<(), Faults> {
         let mut found = Vec::new();
-        for wire in steered.names.iter() {
+        let is_to_sign = has_moved || !self.generation.signed.is_empty();
+        for wire in steered.names.iter().filter(|_| is_to_sign) {
             let name = Folded::read(wire).expect("names of a policy are valid");
             if let Err((what, expected)) = self.sign(&name, &steered.spec) {
                 found.push(Pointed { pointer: pointer(&[&"names"]), what, expected });
