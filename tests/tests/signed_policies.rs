@@ -24,6 +24,9 @@ chain CNAME www
 plain TXT text
 ";
 
+/// Questions until all that can be drawn has been: the rarest pair comes once in fifty.
+const QUESTIONS_MAX: usize = 5_000;
+
 /// A policy of so many servers of IPv4, of which so many are answered at once. Nobody keeps an answer of the default column.
 fn policy(servers: usize, answers: usize, more: &str) -> String {
     let server = |index: usize| {
@@ -74,6 +77,18 @@ impl Signed {
         (rcode, answer, ad)
     }
 
+    /// Asks until so many different answers have come, each of which is believed.
+    fn sees(&self, name: &str, rtype: &str, all: usize) {
+        let mut seen = BTreeSet::new();
+        for _ in 0..QUESTIONS_MAX {
+            seen.extend(self.drawn(name, rtype, 1));
+            if seen.len() == all {
+                return;
+            }
+        }
+        panic!("{name} {rtype}: {seen:?}");
+    }
+
     /// The answers that so many questions have; each is believed.
     fn drawn(&self, name: &str, rtype: &str, questions: usize) -> BTreeSet<Vec<String>> {
         let each = (0..questions).map(|_| {
@@ -95,12 +110,12 @@ fn whatever_is_drawn_is_believed() {
         ("RSASHA256", &[]),
     ] {
         let signed = Signed::start(algorithm, chain);
-        assert_eq!(signed.drawn("www.example", "A", 40).len(), 3, "{algorithm}");
-        assert_eq!(signed.drawn("several.example", "A", 100).len(), 10, "{algorithm}");
-        assert_eq!(signed.drawn("x.wild.example", "A", 20).len(), 2);
-        assert_eq!(signed.drawn("*.wild.example", "A", 20).len(), 2);
-        assert_eq!(signed.drawn("www.example", "AAAA", 1).len(), 1);
-        assert_eq!(signed.drawn("www.example", "TXT", 1).len(), 1);
+        signed.sees("www.example", "A", 3);
+        signed.sees("several.example", "A", 10);
+        signed.sees("x.wild.example", "A", 2);
+        signed.sees("*.wild.example", "A", 2);
+        signed.sees("www.example", "AAAA", 1);
+        signed.sees("www.example", "TXT", 1);
         let through: Vec<usize> = signed.drawn("chain.example", "A", 10).iter().map(Vec::len).collect();
         assert!(through.iter().all(|records| *records == 2), "{through:?}");
         for (name, rtype) in [
@@ -124,7 +139,7 @@ fn whatever_is_drawn_is_believed() {
             "/v1/policies/www.example",
             &policy(2, 1, V6).replace("192.0.2.", "198.51.100."),
         );
-        assert_eq!(signed.drawn("www.example", "A", 20).len(), 2);
+        signed.sees("www.example", "A", 2);
         signed.ours.call("DELETE", "/v1/policies/www.example", "");
         assert_eq!(
             signed.drawn("www.example", "A", 1).into_iter().flatten().collect::<Vec<_>>(),
@@ -169,7 +184,7 @@ fn what_cannot_be_signed_or_proven_is_refused() {
         let answer = signed.ours.client().call("PUT", &format!("/v1/policies/{name}"), &policy);
         assert!(answer.status == 422 && answer.text().contains(expected), "{name}: {}", answer.text());
     }
-    assert_eq!(signed.drawn("www.example", "A", 20).len(), 3, "nothing has changed");
+    signed.sees("www.example", "A", 3);
 
     // Another key signs the zone, which is not here.
     let other = Folder::new();
