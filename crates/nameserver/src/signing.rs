@@ -77,11 +77,6 @@ impl Key {
         })
     }
 
-    /// The zone that it is of.
-    pub fn zone(&self) -> &Folded {
-        &self.zone
-    }
-
     fn is_same(&self, other: &Key) -> bool {
         self.zone.wire() == other.zone.wire() && self.public == other.public
     }

@@ -23,7 +23,7 @@ impl Book {
     }
 
     /// Signs all that policies answer in signed zones; what is signed in the same way stays.
-    pub(super) fn sign_all(&mut self) -> Result<(), Faults> {
+    fn sign_all(&mut self) -> Result<(), Faults> {
         let has_signed = self.generation.zones.all().iter().any(|zone| zone.is_steered() && zone.is_signed());
         let before = std::mem::replace(&mut self.generation.signed, Signed::new(0));
         if !has_signed {
