@@ -1,8 +1,11 @@
-//! Signatures of what policies answer in signed zones (RFC 4034 §3), by a key of the zone that whoever signs it has, too.
+//! Signatures (RFC 4034 §3): of what policies answer in signed zones, by a key of the zone that whoever signs it has, too; and
+//! of a whole [`zone`], where the key of its delegation is here.
 //!
 //! What a policy may answer is known when it is put: each set of its servers that can be drawn is signed then, and an answer
 //! only looks its signature up. What a name has not is proven by the zone as it was signed, so the types that the policy
 //! answers are to be there, with any addresses.
+
+pub mod zone;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,8 +35,9 @@ const BEFORE: u64 = 3_600;
 /// For how long signatures are valid, in seconds.
 const VALID: u64 = 14 * DAY;
 
-/// After how long they are made anew, in seconds: a zone is left signed for more than ten days if this server is not run.
-const RENEWED: u64 = 3 * DAY;
+/// How long is signed as of one time, in seconds: a zone is left signed for more than ten days if this server is not run.
+/// Where several have the same keys, all do so at the same times.
+const PERIOD: u64 = 3 * DAY;
 
 const DAY: u64 = 24 * 3_600;
 
@@ -77,6 +81,11 @@ impl Key {
         })
     }
 
+    /// Whether it is one that a delegation trusts.
+    fn is_trusted(&self) -> bool {
+        self.flags & SECURE_ENTRY_POINT != 0
+    }
+
     fn is_same(&self, other: &Key) -> bool {
         self.zone.wire() == other.zone.wire() && self.public == other.public
     }
@@ -92,26 +101,26 @@ impl fmt::Debug for Key {
 #[derive(Clone, Debug)]
 pub struct Signing {
     keys: Arc<[Key]>,
-    /// In Unix time in seconds; its last 32 bits are what signatures say (RFC 4034 §3.1.5).
-    made: u64,
+    /// The number of the period, of all since 1970.
+    period: u64,
 }
 
 impl Signing {
     /// Signs with these keys, from this Unix time in seconds on.
     pub fn new(keys: Arc<[Key]>, now: u64) -> Signing {
-        Signing { keys, made: now - now % DAY }
+        Signing { keys, period: now / PERIOD }
     }
 
     /// The same, from now on, where that is to be.
     pub fn renewed(&self, now: u64) -> Option<Signing> {
-        let is_old = now.abs_diff(self.made) >= RENEWED;
-        is_old.then(|| Signing { keys: self.keys.clone(), made: now - now % DAY })
+        let renewed = Signing::new(self.keys.clone(), now);
+        (renewed.period != self.period).then_some(renewed)
     }
 
     /// Whether another one makes the same signatures.
     pub fn signs_as(&self, other: &Signing) -> bool {
         let (ours, theirs) = (&self.keys, &other.keys);
-        self.made == other.made
+        self.period == other.period
             && ours.len() == theirs.len()
             && ours.iter().zip(theirs.iter()).all(|(one, other)| one.is_same(other))
     }
@@ -123,16 +132,28 @@ impl Signing {
                 && zone.keys().is_some_and(|keys| keys.data().any(|data| data == key.public))
         };
         let mut keys: Vec<&Key> = self.keys.iter().filter(has).collect();
-        keys.sort_by_key(|key| key.flags & SECURE_ENTRY_POINT);
+        keys.sort_by_key(|key| key.is_trusted());
         keys.first().copied()
     }
 
     fn inception(&self) -> u32 {
-        self.made.saturating_sub(BEFORE) as u32
+        (self.period * PERIOD).saturating_sub(BEFORE) as u32
     }
 
     fn expiration(&self) -> u32 {
-        (self.made + VALID) as u32
+        (self.period * PERIOD + VALID) as u32
+    }
+
+    /// What the data of signatures at a name has behind the type (RFC 4034 §3.1): times are the last 32 bits of Unix time.
+    fn head(&self, key: &Key, name: &Folded, ttl: u32) -> Vec<u8> {
+        let labels = name.labels() - usize::from(name.wire().starts_with(WILDCARD));
+        let mut head = vec![key.algorithm, labels as u8];
+        for number in [ttl, self.expiration(), self.inception()] {
+            head.extend(number.to_be_bytes());
+        }
+        head.extend(key.tag.to_be_bytes());
+        head.extend(key.zone.wire());
+        head
     }
 }
 
@@ -164,13 +185,7 @@ impl Signatures {
             policy.servers.iter().flat_map(|server| server.regions.values().chain([&server.default]));
         // What is answered for less is right, too (RFC 4035 §5.3.3).
         let ttl = entries.map(|entry| entry.ttl.unwrap_or(TTL_DEFAULT)).max().unwrap_or(TTL_DEFAULT);
-        let labels = name.labels() - usize::from(name.wire().starts_with(WILDCARD));
-        let mut head = vec![key.algorithm, labels as u8];
-        for number in [ttl, signing.expiration(), signing.inception()] {
-            head.extend(number.to_be_bytes());
-        }
-        head.extend(key.tag.to_be_bytes());
-        head.extend(key.zone.wire());
+        let head = signing.head(key, name, ttl);
         let before = before.filter(|before| before.head == head);
         let mut by_set = [BTreeMap::new(), BTreeMap::new()];
         for family in [Family::V4, Family::V6] {
@@ -186,7 +201,8 @@ impl Signatures {
             let most = if policy.answers == 0 { addresses.len() } else { usize::from(policy.answers) };
             for set in sets(&addresses, most)? {
                 let known = before.and_then(|before| before.by_set[place].get(&set.concat()[..]));
-                let data = known.cloned().unwrap_or_else(|| sign(key, name, rtype(family), ttl, &head, &set));
+                let data =
+                    known.cloned().unwrap_or_else(|| sign(key, name, rtype(family), ttl, &head, &set).into());
                 by_set[place].insert(set.concat().into(), data);
             }
         }
@@ -273,22 +289,26 @@ fn sets(addresses: &[Vec<u8>], most: usize) -> Option<Vec<Vec<&[u8]>>> {
     Some(sets)
 }
 
-/// Signs a set; returns the data of its RRSIG record (RFC 4034 §3.1.8.1).
-fn sign(key: &Key, name: &Folded, rtype: Rtype, ttl: u32, head: &[u8], set: &[&[u8]]) -> Arc<[u8]> {
+/// Signs a set, whose records' data is in canonical order; returns the data of its RRSIG record (RFC 4034 §3.1.8.1).
+///
+/// # Panics
+/// Where the key cannot sign, which was seen when it was read.
+fn sign(key: &Key, name: &Folded, rtype: Rtype, ttl: u32, head: &[u8], set: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut data = rtype.to_int().to_be_bytes().to_vec();
     data.extend(head);
     let mut signed = data.clone();
-    for address in set {
+    for record in set {
+        let record = record.as_ref();
         signed.extend(name.wire());
         signed.extend(rtype.to_int().to_be_bytes());
         signed.extend([0, 1]);
         signed.extend(ttl.to_be_bytes());
-        signed.extend((address.len() as u16).to_be_bytes());
-        signed.extend_from_slice(address);
+        signed.extend((record.len() as u16).to_be_bytes());
+        signed.extend_from_slice(record);
     }
     let signature = key.pair.sign_raw(&signed).expect("the key was read, and can sign");
     data.extend(signature.as_ref());
-    data.into()
+    data
 }
 
 #[cfg(test)]
@@ -375,8 +395,8 @@ pub(crate) mod tests {
         };
         assert_eq!(same(&of(&policy(1, 3, 30), &signing, Some(&first))), 2, "one has come");
         assert_eq!(same(&of(&policy(1, 2, 3_600), &signing, Some(&first))), 0, "another TTL");
-        assert!(signing.renewed(NOW + RENEWED - DAY).is_none());
-        let renewed = signing.renewed(NOW + RENEWED).expect("it is time");
+        assert!(signing.renewed(NOW + 1).is_none());
+        let renewed = signing.renewed(NOW + PERIOD).expect("it is time");
         assert_eq!(same(&of(&policy(1, 2, 30), &renewed, Some(&first))), 0, "another time");
         assert!(!renewed.signs_as(&signing) && signing.signs_as(&Signing::new(Arc::default(), NOW + 1)));
         assert!(signing.expiration() - signing.inception() == 14 * 24 * 3_600 + 3_600);

@@ -123,7 +123,7 @@ impl Book {
         fill(&mut book)?;
         book.secondaries = self.secondaries.clone();
         if let Some(signing) = &self.signing {
-            book.choose_signing(signing.clone())?;
+            book.go_on_signing(signing.clone(), false, &self.generation)?;
         }
         Ok(book)
     }

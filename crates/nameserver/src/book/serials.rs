@@ -42,7 +42,7 @@ impl Book {
             };
             // What could not be read was not served.
             let Ok(last) = self.stored_zone(name, text) else { continue };
-            if is_greater(zone.serial(), last.serial()) {
+            if is_greater(zone.serial_given(), last.serial()) {
                 continue;
             }
             let text = zone.to_text();

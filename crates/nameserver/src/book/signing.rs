@@ -1,4 +1,4 @@
-//! What policies answer in signed zones, signed as they, the zones and the keys come.
+//! Zones that are signed here, and what policies answer in signed zones: signed as they and the keys come.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use api::{Fault, Faults, WhenAllDown};
 use dns::{Folded, Rtype};
 
 use super::Book;
+use crate::generation::Generation;
 use crate::signing::{Key, SETS_MAX, Signatures, Signed, Signing};
 use crate::zone::{Walk, Zone};
 
@@ -16,10 +17,60 @@ impl Book {
     /// Signs by these keys from now on.
     ///
     /// # Errors
-    /// Policies in signed zones of which no key is among them; what is signed may then have changed.
+    /// Zones that cannot be signed here; policies in signed zones of which no key is among them. What is signed may then have
+    /// changed.
     pub fn choose_signing(&mut self, signing: Arc<Signing>) -> Result<(), Faults> {
-        self.signing = Some(signing);
-        self.sign_all()
+        let is_as_before = self.signing.as_ref().is_some_and(|before| before.signs_as(&signing));
+        let served = self.generation.clone();
+        self.go_on_signing(signing, !is_as_before, &served)
+    }
+
+    /// Signs by these keys, by which zones that are signed here were signed, unless they are to be signed `anew`; signatures
+    /// of what is `served` stay.
+    pub(super) fn go_on_signing(
+        &mut self,
+        signing: Arc<Signing>,
+        anew: bool,
+        served: &Generation,
+    ) -> Result<(), Faults> {
+        let serves = self.signing.replace(signing.clone()).is_some();
+        let mut faults = Faults::default();
+        let all: Vec<Arc<Zone>> = self.generation.zones.all().iter().cloned().collect();
+        for zone in all {
+            let signs = self.signs(&signing, &zone);
+            if zone.is_signed_here() == signs && !(signs && anew) {
+                continue;
+            }
+            let origin = zone.origin();
+            let before = served.zones.all().get(origin, &served.hash);
+            let name = dns::name::to_text(origin.wire());
+            let placed = self.stored_zone(&name, &zone.to_text()).and_then(|zone| {
+                let signed = self.as_signed(zone, before.map(Arc::as_ref));
+                let signed = signed.map_err(|(what, expected)| Fault::whole(name, what, expected))?;
+                self.place_zone(signed, None)
+            });
+            placed.unwrap_or_else(|found| faults.append(found));
+            if serves {
+                self.remember_zone(origin, Some(&zone));
+            }
+        }
+        self.sign_all().unwrap_or_else(|found| faults.append(found));
+        faults.or(())
+    }
+
+    /// Whether a zone is signed here: what a primary gives is served as it is.
+    fn signs(&self, signing: &Signing, zone: &Zone) -> bool {
+        !self.primaries.give(zone.origin()) && signing.signs(zone)
+    }
+
+    /// A zone, signed where that is done here.
+    pub(super) fn as_signed(&self, zone: Zone, before: Option<&Zone>) -> Result<Zone, Unsigned> {
+        match &self.signing {
+            Some(signing) if !zone.is_signed_here() && self.signs(signing, &zone) => {
+                signing.sign(&zone, before, &self.generation.hash)
+            }
+            _ => Ok(zone),
+        }
     }
 
     /// Signs all that policies answer in signed zones; what is signed in the same way stays.

@@ -27,7 +27,7 @@ impl Book {
         Ok(())
     }
 
-    /// Builds a zone as it is stored, without its policies.
+    /// Builds a zone as it is stored, without its policies and what signing it here makes.
     pub(super) fn stored_zone(&self, origin: &str, text: &str) -> Result<Zone, Faults> {
         let source = format!("stored zone {origin}");
         let master = match read::read_canonical(&source, text.as_bytes()) {
@@ -69,11 +69,16 @@ impl Book {
         Ok(vec![faults.or(Change::PutZone { origin, text: text.into() })?])
     }
 
-    /// Puts a zone in its place, with the policies that have names in it; `master` is what it was read from, where that is
+    /// Puts a zone in its place, signed where that is done here, with the policies that have names in it; `master` is what it was read from, where that is
     /// at hand.
-    pub(super) fn place_zone(&mut self, mut zone: Zone, master: Option<&Master<'_>>) -> Result<(), Faults> {
+    pub(super) fn place_zone(&mut self, zone: Zone, master: Option<&Master<'_>>) -> Result<(), Faults> {
         let hash = self.generation.hash.clone();
         let origin = zone.origin().clone();
+        let before = self.generation.zones.all().get(&origin, &hash);
+        let signed = self.as_signed(zone, before.map(Arc::as_ref));
+        let mut zone = signed.map_err(|(what, expected)| {
+            fault(master, (origin.wire(), Rtype::SOA), &origin, what, &expected)
+        })?;
         let mut faults = Faults::default();
         let (mut moved, mut steered) = (Vec::new(), Vec::new());
         // A zone that holds no name of a policy has none to give away, and all others below are in zones of their own.
@@ -159,7 +164,7 @@ impl Book {
         let Some(old) = self.generation.zones.all().get(zone.origin(), &self.generation.hash) else {
             return Ok(());
         };
-        let (was, is) = (old.serial(), zone.serial());
+        let (was, is) = (old.serial_given(), zone.serial_given());
         let follows = is_greater(is, was) || !self.secondaries.follow(zone.origin()) || old.to_text() == text;
         if follows {
             return Ok(());

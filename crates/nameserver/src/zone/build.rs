@@ -14,7 +14,7 @@ use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 
 use super::read::{Master, Record, shown};
-use super::{History, Node, Zone, nsec3, rrset};
+use super::{History, Node, Rrset, Zone, nsec3, rrset};
 use crate::names::{NameHash, NameTable};
 
 impl Zone {
@@ -52,7 +52,7 @@ impl Zone {
             zone.records += sets.iter().map(|set| set.data.len()).sum::<usize>();
             let sets = hide(owner.wire(), sets, &mut hidden);
             if !sets.is_empty() {
-                zone.add_name(&owner, &sets, hash);
+                zone.add_name(&owner, |arena| sets.iter().for_each(|set| set.write(arena)), hash);
             }
         }
         if !zone.apex().value.has_ns {
@@ -79,7 +79,8 @@ impl Zone {
         Ok(zone)
     }
 
-    fn empty(origin: Folded, names: usize, hash: &NameHash) -> Zone {
+    /// A zone that has nothing yet.
+    pub(super) fn empty(origin: Folded, names: usize, hash: &NameHash) -> Zone {
         let origin_hash = hash.of(&origin);
         let names = NameTable::new(names);
         let links = Arc::default();
@@ -89,6 +90,7 @@ impl Zone {
             records: 0,
             steered: 0,
             signed_until: None,
+            serial_added: None,
             expired: false,
             links,
             history: History::default(),
@@ -98,18 +100,16 @@ impl Zone {
         zone
     }
 
-    /// Adds a name with its records, and the empty non-terminals above it.
-    fn add_name(&mut self, name: &Folded, sets: &[Set<'_>], hash: &NameHash) {
+    /// Adds a name with its records, which are written as its sets, and the empty non-terminals above it.
+    pub(super) fn add_name(&mut self, name: &Folded, write: impl FnOnce(&mut Vec<u8>), hash: &NameHash) {
         self.ensure(name, hash);
-        let has = |rtype| sets.iter().any(|set| set.rtype == rtype);
-        let (has_ns, has_dname) = (has(Rtype::NS), has(Rtype::DNAME));
         self.names.change(hash.of(name), name.wire(), |node, arena| {
             node.sets = u32::try_from(arena.len()).expect("a page's arena stays under 4 GiB");
-            for set in sets {
-                set.write(arena);
-            }
+            write(arena);
             node.sets_length = arena.len() as u32 - node.sets;
-            (node.has_ns, node.has_dname) = (has_ns, has_dname);
+            let sets = &arena[node.sets as usize..];
+            let has = |rtype| Rrset::all(sets).any(|set| set.rtype == rtype);
+            (node.has_ns, node.has_dname) = (has(Rtype::NS), has(Rtype::DNAME));
         });
     }
 }
@@ -267,7 +267,8 @@ fn remove_equal(rtype: Rtype, data: &mut Vec<&[u8]>) {
     data.retain(|octets| seen.insert(canonical(rtype, octets)));
 }
 
-fn canonical(rtype: Rtype, data: &[u8]) -> Cow<'_, [u8]> {
+/// Record data in canonical form (RFC 4034 §6.2).
+pub(super) fn canonical(rtype: Rtype, data: &[u8]) -> Cow<'_, [u8]> {
     if !data.iter().any(u8::is_ascii_uppercase) {
         return data.into();
     }

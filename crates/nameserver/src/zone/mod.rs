@@ -9,6 +9,7 @@
 //! - `denial`: how a zone proves what is not there, by the chain of `nsec` or `nsec3`.
 //! - [`read`]: a master file's records, with the `forms` of their data; `text`: the way back.
 //! - `build`: a zone out of records; `links`: what is found and composed then.
+//! - `signed`: a zone with the keys, the chain and the signatures of one that is signed here.
 //! - `tree`: names that come and go, and those above them with them; `steering`: policies at names.
 //! - `history`: what changed from one version to the next, for secondaries; `changed`: a zone after what a primary changed.
 
@@ -22,6 +23,7 @@ mod nsec;
 mod nsec3;
 pub mod read;
 mod rrset;
+mod signed;
 mod steering;
 mod text;
 mod tree;
@@ -40,6 +42,7 @@ use history::History;
 pub use history::{Changed, Difference};
 use links::Links;
 pub use rrset::Rrset;
+pub(crate) use signed::{Additions, ToSign};
 pub use steering::Hindrance;
 #[cfg(test)]
 pub(crate) use views::tests::check_in_step;
@@ -48,6 +51,9 @@ pub use zones::Zones;
 
 /// The label of a wildcard, with its length octet.
 pub(crate) const WILDCARD: &[u8; 2] = b"\x01*";
+
+/// What the data of an SOA record ends with, its serial number in front, in octets (RFC 1035 §3.3.13).
+const SOA_NUMBERS: usize = 20;
 
 /// A zone of one origin. Copies share all that neither of them changes.
 #[derive(Clone)]
@@ -60,6 +66,8 @@ pub struct Zone {
     steered: usize,
     /// When the first of its signatures expires.
     signed_until: Option<u32>,
+    /// What signing it here added to its serial number; `None` where it was not signed here.
+    serial_added: Option<u32>,
     /// Whether its primary has not confirmed it for so long that it may not be answered from.
     expired: bool,
     /// What was found and composed when the zone was built, so that no answer has to.
@@ -152,8 +160,13 @@ impl Zone {
     /// The serial number in the SOA record.
     pub fn serial(&self) -> u32 {
         let soa = self.soa().data().next().expect("a zone has one SOA record");
-        let numbers = soa.len() - 20;
+        let numbers = soa.len() - SOA_NUMBERS;
         u32::from_be_bytes(soa[numbers..numbers + 4].try_into().expect("four octets"))
+    }
+
+    /// The serial number that it was given: that of its SOA record, but for what signing it here added.
+    pub fn serial_given(&self) -> u32 {
+        self.serial().wrapping_sub(self.serial_added.unwrap_or_default())
     }
 
     /// The SOA RRset.
@@ -181,6 +194,11 @@ impl Zone {
     /// Whether the zone is signed: it has a DNSKEY at its apex.
     pub fn is_signed(&self) -> bool {
         self.keys().is_some()
+    }
+
+    /// Whether it was signed here: its text has nothing of what that made.
+    pub fn is_signed_here(&self) -> bool {
+        self.serial_added.is_some()
     }
 
     /// Its keys: the DNSKEY set at its apex.
@@ -214,7 +232,8 @@ impl Zone {
     /// Whether others have signed or digested the zone, its serial number with it, so that it can only be served as it
     /// is: it has a DNSKEY or ZONEMD record at its apex (RFC 4035 §2.1, RFC 8976 §2).
     pub fn is_sealed(&self) -> bool {
-        self.is_signed() || self.apex_found().rrset(Rtype::ZONEMD).is_some()
+        let is_signed = self.is_signed() && !self.is_signed_here();
+        is_signed || self.apex_found().rrset(Rtype::ZONEMD).is_some()
     }
 
     /// Walks down from the apex toward a name that is at or below it.

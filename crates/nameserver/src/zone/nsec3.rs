@@ -2,6 +2,7 @@
 
 use api::{Fault, Faults};
 use dns::{Folded, Rtype};
+use domain::utils::base32;
 use sha1::{Digest, Sha1};
 
 use super::read::{Master, Record};
@@ -158,6 +159,42 @@ impl Nsec3 {
         order.extend((0..records.len()).filter(|index| !is_in[*index]));
         records.arrange(order.into_iter());
         Some((chain, is_whole))
+    }
+
+    /// How the names of a zone that is signed here are hashed: as its first NSEC3PARAM record without flags says; `None` where
+    /// it has none.
+    pub(super) fn wanted(zone: &Zone) -> Option<Nsec3> {
+        let records = zone.apex_found().rrset(Rtype::NSEC3PARAM)?;
+        let mut wanted = records.data().map(Parameters::read);
+        let Parameters { iterations, salt, .. } =
+            wanted.find(|parameters| parameters.algorithm == SHA1 && parameters.flags == 0)?;
+        Some(Nsec3 { hashes: Vec::new(), iterations, salt: salt.into() })
+    }
+
+    /// The records of names with these type bitmaps, none of them twice: the owners' names and the data, in order (RFC 5155
+    /// §7.1).
+    pub(super) fn records_of<'n>(
+        &self,
+        names: impl Iterator<Item = (&'n Folded, Vec<u8>)>,
+        origin: &Folded,
+    ) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut hashed: Vec<(Hash, Vec<u8>)> =
+            names.map(|(name, types)| (self.hash(name.wire()), types)).collect();
+        hashed.sort_unstable();
+        let next = hashed.iter().skip(1).chain(hashed.first());
+        let each = hashed.iter().zip(next).map(|((hash, types), (next, _))| {
+            let label = base32::encode_string_hex(hash).to_ascii_lowercase();
+            let owner = [&[label.len() as u8], label.as_bytes(), origin.wire()].concat();
+            let mut data = vec![SHA1, 0];
+            data.extend(self.iterations.to_be_bytes());
+            for octets in [&self.salt[..], next] {
+                data.push(octets.len() as u8);
+                data.extend(octets);
+            }
+            data.extend(types);
+            (owner, data)
+        });
+        each.collect()
     }
 
     /// The link of a name that exists; `apex` is the number of labels of the zone's own name.

@@ -1,5 +1,6 @@
 //! A zone as a master file again: what the API shows and the store keeps.
 
+use std::borrow::Cow;
 use std::fmt::{Arguments, Write};
 use std::ops::Range;
 
@@ -10,14 +11,14 @@ use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 use jiff::Timestamp;
 
-use super::{Found, Rrset, Zone, forms, read};
+use super::{Found, Rrset, Zone, forms, read, signed};
 use dns::Rtype;
 
 impl Zone {
     /// The zone in canonical text: one record a line, absolute names in their canonical order (RFC 4034
     /// §6.1), the SOA record first.
     ///
-    /// Reading it again builds the same zone.
+    /// Reading it again builds the same zone. What was made when it was signed here is not in it.
     pub fn to_text(&self) -> String {
         self.to_text_within(usize::MAX).expect("no text is longer")
     }
@@ -37,9 +38,10 @@ impl Zone {
             let owner = dns::name::to_text(name);
             let mut sets: Vec<Rrset<'_>> = Rrset::all(sets).flat_map(|set| [set, set.signatures()]).collect();
             sets.sort_by_key(|set| (set.rtype != Rtype::SOA, set.rtype.to_int()));
-            for set in sets {
+            let is_made = |set: &Rrset<'_>| self.is_signed_here() && signed::is_made(set.rtype);
+            for set in sets.into_iter().filter(|set| !is_made(set)) {
                 for data in set.data() {
-                    let data = shown(set.rtype, data);
+                    let data = shown(set.rtype, &self.given(set.rtype, data));
                     writeln!(text, "{owner} {} IN {} {data}", set.ttl, set.rtype)
                         .expect("writing to a string cannot fail");
                     if text.len() > octets_max {
@@ -49,6 +51,14 @@ impl Zone {
             }
         }
         Some(text)
+    }
+
+    /// Record data as it was before the zone was signed here.
+    fn given<'a>(&self, rtype: Rtype, data: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.serial_added {
+            Some(_) if rtype == Rtype::SOA => signed::with_serial(data, self.serial_given()).into(),
+            _ => data.into(),
+        }
     }
 }
 
@@ -183,7 +193,7 @@ impl FormatWriter for Line {
 }
 
 /// Octets that sort as names do: labels from the root downward.
-fn order_key(name: &[u8]) -> Vec<u8> {
+pub(super) fn order_key(name: &[u8]) -> Vec<u8> {
     let name = Name::from_slice(name).expect("names of a zone are valid");
     let mut labels: Vec<&[u8]> = name.iter().map(|label| label.as_slice()).collect();
     labels.reverse();

@@ -1,0 +1,217 @@
+//! Zones that are signed here: BIND's verifier finds all signed and proven, and a resolver that validates believes the answers.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use tests::folder::Folder;
+use tests::peer::Peer;
+use tests::query::{Answer, Question};
+use tests::serving::Serving;
+use tests::signer::{generate, verify};
+
+const ZONE: &str = "\
+$TTL 300
+@ SOA ns hm 1 7200 600 86400 60
+@ NS ns
+@ MX 10 Mail.Example.
+@ CDS 0 0 0 00
+ns A 127.0.0.1
+www A 192.0.2.99
+www A 192.0.2.9
+www 60 TXT text \"another\"
+*.wild A 192.0.2.99
+a.b.c TXT deep
+A.B.D AAAA 2001:db8::1
+chain CNAME WWW
+sub NS ns.sub
+sub NS ns.other.test.
+ns.sub A 192.0.2.1
+x.y.sub A 192.0.2.1
+safe NS ns.safe
+safe DS 1 13 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff
+ns.safe A 192.0.2.1
+old DNAME www
+odd TYPE65280 \\# 2 4142
+";
+
+/// How a zone asks for NSEC3, and with which parameters.
+const NSEC3: &str = "@ NSEC3PARAM 1 0 0 -\n";
+const NSEC3_SALTED: &str = "@ NSEC3PARAM 1 0 5 AABB\n";
+
+/// What the configuration names, as the files of private parts.
+fn config(folder: &Folder, zone: &str, keys: &[&str]) -> String {
+    let keys: Vec<String> =
+        keys.iter().map(|key| format!("\"{}\"", folder.at(&format!("{key}.private")))).collect();
+    let zone = folder.write("example.zone", format!("$ORIGIN example.\n{zone}"));
+    let text = format!(
+        "version = \"v1\"\nzone = [\"{zone}\"]\nsigning_keys = [{}]\n[[secondary]]\nfrom = [\"127.0.0.1\"]\n",
+        keys.join(", ")
+    );
+    folder.write("pointsman.toml", text)
+}
+
+/// The zone as a secondary takes it, and its serial number.
+fn given(server: SocketAddr) -> (String, u32) {
+    let (ip, port) = (format!("@{}", server.ip()), server.port().to_string());
+    let dig = Command::new("dig").args([&ip, "-p", &port, "example", "AXFR", "+onesoa"]).output();
+    let text = String::from_utf8(dig.expect("dig (Debian: bind9-dnsutils)").stdout).expect("it writes text");
+    let serial = text.lines().find_map(|line| line.split_whitespace().nth(6)?.parse().ok());
+    (text.clone(), serial.unwrap_or_else(|| panic!("{text}")))
+}
+
+/// The signatures in a zone, of names other than these.
+fn signatures(text: &str, but: &[&str]) -> Vec<String> {
+    let words = text.lines().map(|line| (line.split_whitespace().take(4).collect::<Vec<_>>(), line));
+    let signatures = words.filter(|(words, _)| words.get(3) == Some(&"RRSIG") && !but.contains(&words[0]));
+    signatures.map(|(_, line)| line.to_string()).collect()
+}
+
+#[test]
+fn all_is_signed_and_proven_and_believed() {
+    let zsk_and_ksk = [&["-a", "ED25519"][..], &["-a", "ED25519", "-f", "KSK"]];
+    let two_algorithms =
+        [&["-a", "ECDSAP256SHA256", "-f", "KSK"][..], &["-a", "RSASHA256", "-b", "2048", "-f", "KSK"]];
+    for (keys, chain) in [
+        (&[&["-a", "ECDSAP256SHA256", "-f", "KSK"][..]][..], ""),
+        (&zsk_and_ksk, NSEC3),
+        (&[&["-a", "ECDSAP384SHA384", "-f", "KSK"]], NSEC3_SALTED),
+        (&two_algorithms, ""),
+    ] {
+        let folder = Folder::new();
+        let keys: Vec<String> = keys.iter().map(|options| generate(&folder, "example", options)).collect();
+        let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let ours =
+            Serving::start(&folder, &["--config", &config(&folder, &format!("{ZONE}{chain}"), &names)]);
+        let (text, _) = given(ours.dns());
+        verify(&folder, "example", &text);
+        let of_type =
+            |rtype| text.lines().filter(|line| line.split_whitespace().nth(3) == Some(rtype)).count();
+        assert_eq!(
+            (of_type("NSEC") > 0, of_type("NSEC3") > 0),
+            (chain.is_empty(), !chain.is_empty()),
+            "{text}"
+        );
+
+        // One key of the delegation is enough to believe all.
+        let anchor = folder.at(&format!("{}.key", keys[keys.len() - 1]));
+        let unbound = Peer::unbound(&folder, &anchor, &["example"], ours.dns());
+        for (name, rtype, rcode, records, ad) in [
+            ("example", "SOA", "NOERROR", 1, true),
+            ("example", "DNSKEY", "NOERROR", keys.len(), true),
+            ("www.example", "A", "NOERROR", 2, true),
+            ("www.example", "TXT", "NOERROR", 1, true),
+            ("chain.example", "A", "NOERROR", 3, true),
+            ("a.b.d.example", "AAAA", "NOERROR", 1, true),
+            ("odd.example", "TYPE65280", "NOERROR", 1, true),
+            ("x.wild.example", "A", "NOERROR", 1, true),
+            ("x.wild.example", "AAAA", "NOERROR", 0, true),
+            ("www.example", "MX", "NOERROR", 0, true),
+            ("b.c.example", "A", "NOERROR", 0, true),
+            ("no.example", "A", "NXDOMAIN", 0, true),
+            ("no.a.b.c.example", "A", "NXDOMAIN", 0, true),
+            ("safe.example", "DS", "NOERROR", 1, true),
+            ("sub.example", "DS", "NOERROR", 0, true),
+        ] {
+            let Answer { rcode: told, answer, ad: is_believed, .. } =
+                Question::new(name, rtype).edns().ad().udp(unbound.dns);
+            let answer: Vec<&String> = answer.iter().filter(|record| !record.contains(" rrsig ")).collect();
+            assert_eq!(
+                (told.as_str(), answer.len(), is_believed),
+                (rcode, records, ad),
+                "{name} {rtype} {answer:?}"
+            );
+        }
+        ours.stop();
+    }
+}
+
+#[test]
+fn a_change_signs_what_it_changes() {
+    let folder = Folder::new();
+    let key = generate(&folder, "example", &["-a", "ECDSAP256SHA256", "-f", "KSK"]);
+    let ours = Serving::start(&folder, &["--config", &config(&folder, ZONE, &[&key])]);
+    let (first, serial) = given(ours.dns());
+    assert!(serial > 1, "the periods are added: {serial}");
+    // What is put is what is got, and goes on from its own serial number.
+    let put = ours.client().call("GET", "/v1/zones/example", "").text();
+    assert!(
+        put.contains(" hm.example. 1 7200 ") && !put.contains("RRSIG") && !put.contains("DNSKEY"),
+        "{put}"
+    );
+    let later = put.replace(" hm.example. 1 ", " hm.example. 2 ") + "new.example. 60 IN A 192.0.2.7\n";
+    ours.call("PUT", "/v1/zones/example", &later);
+    assert_eq!(
+        ours.client().call("GET", "/v1/zones/example", "").text().lines().count(),
+        later.lines().count()
+    );
+    let (second, then) = given(ours.dns());
+    assert_eq!(then, serial + 1);
+    verify(&folder, "example", &second);
+    // It stands between a neighbour and the next one.
+    let touched = ["example.", "new.example.", "chain.example.", "a.b.d.example."];
+    assert_eq!(signatures(&second, &touched), signatures(&first, &touched));
+    assert_eq!(signatures(&second, &[]).len(), signatures(&first, &[]).len() + 2);
+    let refused = ours.client().call("PUT", "/v1/zones/example", &put);
+    assert!(
+        refused.status == 422 && refused.text().contains("its serial 1 is not after 2"),
+        "{}",
+        refused.text()
+    );
+
+    // After a start the same is served; signatures of ECDSA are others.
+    ours.stop();
+    let ours = Serving::start(&folder, &["--config", &folder.at("pointsman.toml")]);
+    let (third, again) = given(ours.dns());
+    assert_eq!((again, third.lines().count()), (then, second.lines().count()));
+    verify(&folder, "example", &third);
+    ours.stop();
+}
+
+#[test]
+fn policies_and_keys_come_and_go() {
+    let folder = Folder::new();
+    let [old, new] = [(); 2].map(|()| generate(&folder, "example", &["-a", "ED25519", "-f", "KSK"]));
+    let mut ours = Serving::start(&folder, &["--config", &config(&folder, ZONE, &[&old])]);
+    let dns = ours.dns();
+    let policy = r#"{"servers":[{"address":"198.51.100.1"}]}"#;
+    ours.call("PUT", "/v1/policies/www.example", policy);
+    let believed = |key: &str, name: &str, expected: &str| {
+        let folder = Folder::new();
+        let anchor = fs::read_to_string(key).expect("it was made");
+        let unbound = Peer::unbound(&folder, &folder.write("anchor", anchor), &["example"], dns);
+        let answer = Question::new(name, "A").edns().ad().udp(unbound.dns);
+        assert!(answer.ad && answer.answer[0].ends_with(expected), "{name} {:?}", answer.answer);
+    };
+    let [old_key, new_key] = [&old, &new].map(|key| folder.at(&format!("{key}.key")));
+    let reload = |ours: &mut Serving, keys: &[&str]| {
+        config(&folder, ZONE, keys);
+        ours.program.signal(Signal::SIGHUP);
+        ours.program.line("reloaded");
+    };
+    believed(&old_key, "www.example", "198.51.100.1");
+    believed(&old_key, "ns.example", "127.0.0.1");
+    reload(&mut ours, &[&old, &new]);
+    for key in [&old_key, &new_key] {
+        believed(key, "www.example", "198.51.100.1");
+        believed(key, "ns.example", "127.0.0.1");
+    }
+    reload(&mut ours, &[&new]);
+    believed(&new_key, "www.example", "198.51.100.1");
+    believed(&new_key, "ns.example", "127.0.0.1");
+
+    // What would be signed twice is refused, and what is there stays.
+    let signed = format!("$ORIGIN example.\n{ZONE}www NSEC example. A\n").replace(" 1 7200", " 2 7200");
+    let answer = ours.client().call("PUT", "/v1/zones/example", &signed);
+    let expected = "example. is to be signed here, but it has NSEC records";
+    assert!(answer.status == 422 && answer.text().contains(expected), "{}", answer.text());
+    believed(&new_key, "ns.example", "127.0.0.1");
+
+    // Without a key it is as it was given.
+    reload(&mut ours, &[]);
+    let plain = Question::new("ns.example", "A").dnssec_ok().udp(ours.dns());
+    assert_eq!(plain.answer, ["ns.example. 300 in a 127.0.0.1"]);
+    assert!(Question::new("example", "DNSKEY").udp(ours.dns()).answer.is_empty());
+    ours.stop();
+}
