@@ -314,20 +314,25 @@ fn sign(key: &Key, name: &Folded, rtype: Rtype, ttl: u32, head: &[u8], set: &[im
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use domain::crypto::sign::{GenerateParams, generate};
+    pub(crate) use domain::crypto::sign::GenerateParams;
+    use domain::crypto::sign::generate;
     use domain::utils::base64;
+
+    /// The flags of a key that signs all but keys, and of one that a delegation trusts.
+    pub(crate) const ZONE_KEY: u16 = 256;
+    pub(crate) const TRUSTED: u16 = ZONE_KEY | SECURE_ENTRY_POINT;
 
     /// A key of `example.`
     fn key() -> Key {
-        key_with_record().0
+        key_with_record(&GenerateParams::EcdsaP256Sha256, ZONE_KEY).0
     }
 
-    /// A key of `example.`, and its record as it stands in a zone.
-    pub(crate) fn key_with_record() -> (Key, String) {
-        let (secret, public) = generate(&GenerateParams::EcdsaP256Sha256, 257).expect("randomness");
+    /// A key of `example.` with these flags, and its record as it stands in a zone.
+    pub(crate) fn key_with_record(algorithm: &GenerateParams, flags: u16) -> (Key, String) {
+        let (secret, public) = generate(algorithm, flags).expect("randomness");
         let public = format!(
-            "; a key\nexample. IN DNSKEY {} 3 13 {}\n",
-            public.flags(),
+            "; a key\nexample. IN DNSKEY {flags} 3 {} {}\n",
+            public.algorithm().to_int(),
             base64::encode_string(public.public_key())
         );
         let key = Key::read(&public, &secret.display_as_bind().to_string()).expect("both are of one");

@@ -7,7 +7,7 @@ use store::{Contents, Parts};
 use super::*;
 use crate::names::NameHash;
 use crate::signing::Signing;
-use crate::signing::tests::key_with_record;
+use crate::signing::tests::{GenerateParams, TRUSTED, ZONE_KEY, key_with_record};
 use crate::zone::check_in_step;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nalias CNAME ns\nsub NS ns\n";
@@ -597,7 +597,7 @@ const SIGNED: &str = "@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n";
 
 #[test]
 fn what_a_policy_answers_in_a_signed_zone_is_signed_as_long_as_both_are_there() {
-    let (key, record) = key_with_record();
+    let (key, record) = key_with_record(&GenerateParams::EcdsaP256Sha256, ZONE_KEY);
     let signature = "RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA\n";
     let signed = |more: &str| format!("{SIGNED}{record}www 60 A 192.0.2.99\nwww 60 {signature}{more}");
     let plain = format!("{SIGNED}www 60 A 192.0.2.99\n");
@@ -640,6 +640,87 @@ fn what_a_policy_answers_in_a_signed_zone_is_signed_as_long_as_both_are_there() 
     book.apply(zone("example", &plain)).unwrap();
     book.apply(zone("example", &signed(""))).unwrap();
     assert!(signatures(&book).is_some());
+}
+
+#[test]
+fn a_zone_is_signed_here_as_long_as_its_key_is() {
+    const NOW: u64 = 1_800_000_000;
+    let (key, _) = key_with_record(&GenerateParams::EcdsaP256Sha256, TRUSTED);
+    let keys: Arc<[_]> = vec![key].into();
+    let signing = |now| Arc::new(Signing::new(keys.clone(), now));
+    let name = folded("example", "").unwrap();
+    let text = |serial: u32, more: &str| format!("@ 60 SOA ns hm {serial} 2 3 4 5\n@ 60 NS ns\n{more}");
+    let served = |book: &Book| book.generation.zones.all().get(&name, &book.generation.hash).unwrap().clone();
+    // The signature over the NS set, which is the same in all versions.
+    let signature = |book: &Book| {
+        let zone = served(book);
+        zone.ns().signatures().data().map(<[u8]>::to_vec).next()
+    };
+    let mut book = Book::empty(1, Settings::default());
+    let mut changes = book.apply(zone("example", &text(1, "www 60 A 192.0.2.99\n"))).unwrap();
+    let policy = policy(r#"{"names":["www.example"],"servers":[{"address":"192.0.2.1"}]}"#);
+    changes.extend(book.apply(policy).unwrap());
+    let (given, tag) = book.zone("example").unwrap();
+    book.choose_signing(signing(NOW)).unwrap();
+    let (first, serial) = (signature(&book).expect("it is signed"), served(&book).serial());
+    assert_eq!(
+        (
+            served(&book).unproven(),
+            served(&book).policy_at(&folded("www.example", "").unwrap(), &book.generation.hash).is_some()
+        ),
+        (None, true)
+    );
+    assert_eq!(book.zone("example").unwrap(), (given, tag), "it is shown as it was given");
+    let is_same = |book: &Book| signature(book).as_ref() == Some(&first);
+
+    // It stays signed as it is while nothing of that changes, here or in a store that others change, too.
+    let before = stored(&changes);
+    let mut after = before.clone();
+    let put = Change::PutZone { origin: "example.".into(), text: text(2, "www 60 A 192.0.2.98\n") };
+    let Change::PutZone { origin, text: put } = put else { unreachable!() };
+    after.zones.insert(origin, format!("$ORIGIN example.\n{put}"));
+    let mut edited = book.clone();
+    edited.apply(zone("example", &put)).unwrap();
+    for later in [
+        edited,
+        book.following(after.clone()).unwrap(),
+        book.following_parts(0, parts(&before, &after)).unwrap(),
+    ] {
+        assert!(is_same(&later) && served(&later).serial() == serial + 1, "{}", served(&later).serial());
+        assert!(served(&later).unproven().is_none() && later.generation.signed.len() == 1);
+    }
+    let mut again = book.clone();
+    again.choose_signing(signing(NOW + 1)).unwrap();
+    assert!(is_same(&again) && served(&again).serial() == serial);
+
+    // The next period has its own signatures, and a serial number that tells of them.
+    let mut later = book.clone();
+    later.choose_signing(signing(NOW + 3 * 24 * 3_600)).unwrap();
+    assert!(!is_same(&later) && served(&later).serial() == serial + 1);
+    assert!(served(&later).signed_until() > served(&book).signed_until());
+
+    // A number that a program did not raise is raised among those that were given.
+    let mut unraised = before.clone();
+    unraised
+        .zones
+        .insert("example.".into(), format!("$ORIGIN example.\n{}", text(1, "www 60 A 192.0.2.7\n")));
+    let mut raised = book.following(unraised.clone()).unwrap();
+    let texts = before.zones.clone();
+    let told = raised.raise_serials(&texts, &book.generation).unwrap();
+    assert!(
+        matches!(&told.changes[..], [Change::PutZone { text, .. }] if text.contains(" 2 2 3 4 5") && !text.contains("RRSIG")),
+        "{told:?}"
+    );
+    assert!(is_same(&raised) && served(&raised).serial() == serial + 1);
+
+    // What a primary gives is served as it is; so is all without a key.
+    let mut unsigned = book.clone();
+    unsigned.choose_signing(Arc::new(Signing::new(Arc::default(), NOW))).unwrap();
+    assert!(
+        !served(&unsigned).is_signed()
+            && served(&unsigned).serial() == 1
+            && unsigned.generation.signed.is_empty()
+    );
 }
 
 #[test]
