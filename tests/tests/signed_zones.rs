@@ -170,6 +170,68 @@ fn a_change_signs_what_it_changes() {
 }
 
 #[test]
+fn what_policies_answer_is_proven_as_they_come_and_go() {
+    for chain in ["", NSEC3] {
+        let folder = Folder::new();
+        let key = generate(&folder, "example", &["-a", "ED25519", "-f", "KSK"]);
+        let ours =
+            Serving::start(&folder, &["--config", &config(&folder, &format!("{ZONE}{chain}"), &[&key])]);
+        // What was proven before is remembered for a while: each stage has a resolver of its own.
+        let sees = |expected: &[(&str, &str, &str, usize)]| {
+            let own = Folder::new();
+            let unbound = Peer::unbound(&own, &folder.at(&format!("{key}.key")), &["example"], ours.dns());
+            for (name, rtype, rcode, records) in expected {
+                let answer = Question::new(name, rtype).edns().ad().udp(unbound.dns);
+                let told = (answer.rcode.as_str(), answer.answer.len(), answer.ad);
+                assert_eq!(told, (*rcode, *records, true), "{name} {rtype} {:?}", answer.answer);
+            }
+        };
+        let [v4, v6] = ["192.0.2.1", "2001:db8::1"].map(|address| format!(r#"{{"address":"{address}"}}"#));
+        let put = |name: &str, servers: &[&str]| {
+            let policy = format!(r#"{{"servers":[{}]}}"#, servers.join(","));
+            ours.call("PUT", &format!("/v1/policies/{name}"), &policy);
+        };
+        put("www.example", &[&v6]);
+        put("deep.geo.example", &[&v4]);
+        put("*.far.example", &[&v4, &v6]);
+        sees(&[
+            ("www.example", "AAAA", "NOERROR", 1),
+            ("www.example", "A", "NOERROR", 0),
+            ("www.example", "TXT", "NOERROR", 1),
+            ("deep.geo.example", "A", "NOERROR", 1),
+            ("deep.geo.example", "AAAA", "NOERROR", 0),
+            ("geo.example", "A", "NOERROR", 0),
+            ("no.geo.example", "A", "NXDOMAIN", 0),
+            ("x.far.example", "A", "NOERROR", 1),
+            ("x.far.example", "AAAA", "NOERROR", 1),
+            ("x.far.example", "MX", "NOERROR", 0),
+            ("x.wild.example", "A", "NOERROR", 1),
+        ]);
+        put("www.example", &[&v4]);
+        put("deep.geo.example", &[&v4, &v6]);
+        ours.call("DELETE", "/v1/policies/*.far.example", "");
+        let later = ZONE.replace(" 1 7200", " 2 7200") + chain + "later A 192.0.2.7\n";
+        ours.call("PUT", "/v1/zones/example", &later);
+        sees(&[
+            ("www.example", "A", "NOERROR", 1),
+            ("www.example", "AAAA", "NOERROR", 0),
+            ("deep.geo.example", "AAAA", "NOERROR", 1),
+            ("x.far.example", "A", "NXDOMAIN", 0),
+            ("later.example", "A", "NOERROR", 1),
+        ]);
+        ours.call("DELETE", "/v1/policies/www.example", "");
+        ours.call("DELETE", "/v1/policies/deep.geo.example", "");
+        sees(&[
+            ("www.example", "A", "NOERROR", 2),
+            ("deep.geo.example", "A", "NXDOMAIN", 0),
+            ("geo.example", "A", "NXDOMAIN", 0),
+        ]);
+        verify(&folder, "example", &given(ours.dns()).0);
+        ours.stop();
+    }
+}
+
+#[test]
 fn policies_and_keys_come_and_go() {
     let folder = Folder::new();
     let [old, new] = [(); 2].map(|()| generate(&folder, "example", &["-a", "ED25519", "-f", "KSK"]));

@@ -13,7 +13,7 @@ mod serials;
 mod signing;
 mod zones;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::place::Origin;
@@ -63,6 +63,8 @@ pub struct Book {
     pub primaries: Arc<Primaries>,
     /// What is signed by; nothing is known of it before the start is over.
     pub signing: Option<Arc<Signing>>,
+    /// Zones whose proofs tell of other types at names of policies than these answer, until [`Book::sign_proofs`].
+    unproven: BTreeSet<Box<[u8]>>,
     /// The probes that policies may name.
     pub probes: Arc<Probes>,
     /// Whether zones may have been deleted since the start: a new one may have the serial number of one that secondaries
@@ -306,6 +308,7 @@ impl Book {
             secondaries: Arc::default(),
             primaries: Arc::default(),
             signing: None,
+            unproven: BTreeSet::new(),
             probes: Arc::default(),
             zones_were_deleted: false,
         };

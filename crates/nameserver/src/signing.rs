@@ -209,6 +209,12 @@ impl Signatures {
         Some(Signatures { head, by_set })
     }
 
+    /// The types of what is signed.
+    pub fn types(&self) -> impl Iterator<Item = Rtype> {
+        let families = [Family::V4, Family::V6].into_iter();
+        families.filter(|family| !self.by_set[place(*family)].is_empty()).map(rtype)
+    }
+
     /// The data of the RRSIG record of these addresses, in any order.
     pub fn get(&self, family: Family, addresses: impl Iterator<Item = IpAddr>) -> Option<&[u8]> {
         let (mut set, mut count) = ([[0; 16]; ADDRESSES_MAX], 0);

@@ -48,7 +48,7 @@ impl Book {
             };
             for (origin, text) in &zones {
                 match text {
-                    Some(text) => book.place_zone(book.stored_zone(origin, text)?, None)?,
+                    Some(text) => book.place_zone(book.stored_zone(origin, text)?, None, None)?,
                     None => book.forget_zone(origin)?,
                 }
             }

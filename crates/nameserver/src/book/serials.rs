@@ -54,8 +54,9 @@ impl Book {
                 continue;
             }
             let text = with_serial(&text, last.serial().wrapping_add(1));
-            self.place_zone(self.stored_zone(name, &text)?, None)?;
-            self.remember_zone(&origin, served.zones.all().get(&origin, &served.hash).map(Arc::as_ref));
+            let served = served.zones.all().get(&origin, &served.hash);
+            self.place_zone(self.stored_zone(name, &text)?, served.cloned(), None)?;
+            self.remember_zone(&origin, served.map(Arc::as_ref));
             raised.changes.push(Change::PutZone { origin: name.clone(), text });
         }
         Ok(raised)

@@ -43,19 +43,17 @@ impl Book {
             }
             let origin = zone.origin();
             let before = served.zones.all().get(origin, &served.hash);
-            let name = dns::name::to_text(origin.wire());
-            let placed = self.stored_zone(&name, &zone.to_text()).and_then(|zone| {
-                let signed = self.as_signed(zone, before.map(Arc::as_ref));
-                let signed = signed.map_err(|(what, expected)| Fault::whole(name, what, expected))?;
-                self.place_zone(signed, None)
-            });
+            let placed = self.stored_zone(&dns::name::to_text(origin.wire()), &zone.to_text());
+            let placed = placed.and_then(|zone| self.place_zone(zone, before.cloned(), None));
             placed.unwrap_or_else(|found| faults.append(found));
             if serves {
                 self.remember_zone(origin, Some(&zone));
             }
         }
         self.sign_all().unwrap_or_else(|found| faults.append(found));
-        faults.or(())
+        faults.or(())?;
+        self.sign_proofs();
+        Ok(())
     }
 
     /// Whether a zone is signed here: what a primary gives is served as it is.
@@ -63,13 +61,32 @@ impl Book {
         !self.primaries.give(zone.origin()) && signing.signs(zone)
     }
 
-    /// A zone, signed where that is done here.
+    /// A zone with its policies, signed where that is done here.
     pub(super) fn as_signed(&self, zone: Zone, before: Option<&Zone>) -> Result<Zone, Unsigned> {
-        match &self.signing {
-            Some(signing) if !zone.is_signed_here() && self.signs(signing, &zone) => {
-                signing.sign(&zone, before, &self.generation.hash)
-            }
-            _ => Ok(zone),
+        let Some(signing) = self.signing.as_ref().filter(|signing| self.signs(signing, &zone)) else {
+            return Ok(zone);
+        };
+        let answers = |policy| {
+            let steered = self.generation.policies.get(policy);
+            steered.map(|steered| families(&steered.spec)).unwrap_or_default()
+        };
+        signing.sign(&zone, &answers, before, &self.generation.hash)
+    }
+
+    /// Signs zones once more, whose proofs tell of other types at names of policies than these answer now.
+    ///
+    /// # Panics
+    /// Where one cannot be signed: it was.
+    pub fn sign_proofs(&mut self) {
+        for origin in std::mem::take(&mut self.unproven) {
+            let origin = Folded::read(&origin).expect("the name of a zone is valid");
+            let hash = self.generation.hash.clone();
+            let zone = self.generation.zones.all().get(&origin, &hash).filter(|zone| zone.is_signed_here());
+            let Some(zone) = zone.cloned() else { continue };
+            let given = self.stored_zone(&dns::name::to_text(origin.wire()), &zone.to_text());
+            let placed = given.and_then(|given| self.place_zone(given, Some(zone.clone()), None));
+            placed.unwrap_or_else(|faults| panic!("a zone that was signed is signed again: {faults}"));
+            self.remember_zone(&origin, Some(&zone));
         }
     }
 
@@ -111,7 +128,12 @@ impl Book {
 
     /// A policy decides a name no more.
     pub(super) fn forget_signed(&mut self, name: &Folded) {
-        self.generation.signed.remove(self.generation.hash.of(name), name.wire());
+        let hash = self.generation.hash.clone();
+        if self.generation.signed.remove(hash.of(name), name.wire()).is_some()
+            && let Some(zone) = self.generation.zones.all().closest(name, false, &hash)
+        {
+            self.unproven.insert(zone.origin().wire().into());
+        }
     }
 
     fn sign_as(
@@ -129,6 +151,11 @@ impl Book {
                 format!("there are more sets of servers that {name:?} may be answered than are signed");
             (what, format!("at most {SETS_MAX}: fewer servers, or fewer in an answer"))
         })?;
+        if zone.is_signed_here()
+            && !before.as_ref().is_some_and(|before| before.types().eq(signatures.types()))
+        {
+            self.unproven.insert(zone.origin().wire().into());
+        }
         let signatures = match before {
             Some(before) if *before == signatures => before,
             _ => Arc::new(signatures),
@@ -162,15 +189,18 @@ impl Book {
                 format!("{name:?} is in the signed zone {origin:?}, which proves that it has addresses");
             return Err((what, "when_all_down \"answer\" there".into()));
         }
+        // What is signed here is proven as the policy has it.
+        if zone.is_signed_here() {
+            return Ok(key);
+        }
         let found = match zone.walk(name, &self.generation.hash) {
             Walk::Name(found) => Some(found),
             _ => None,
         };
-        for (rtype, is_v4) in [(Rtype::A, true), (Rtype::AAAA, false)] {
-            let answers = spec.servers.iter().filter_map(|server| server.target.address());
-            let is_answered = answers.into_iter().any(|address| address.is_ipv4() == is_v4);
+        let answered = families(spec);
+        for rtype in [Rtype::A, Rtype::AAAA] {
             let set = found.and_then(|found| found.rrset(rtype));
-            let what = match (is_answered, set) {
+            let what = match (answered.contains(&rtype), set) {
                 (true, Some(set)) if set.is_signed() => continue,
                 (false, None) => continue,
                 (true, _) => format!(
@@ -184,4 +214,17 @@ impl Book {
         }
         Ok(key)
     }
+}
+
+/// The types of the addresses that a policy answers.
+fn families(spec: &api::Policy) -> Vec<Rtype> {
+    let has = |is_v4| {
+        let mut addresses = spec.servers.iter().filter_map(|server| server.target.address());
+        addresses.any(|address| address.is_ipv4() == is_v4)
+    };
+    [(Rtype::A, true), (Rtype::AAAA, false)]
+        .into_iter()
+        .filter(|(_, is_v4)| has(*is_v4))
+        .map(|(rtype, _)| rtype)
+        .collect()
 }

@@ -64,21 +64,21 @@ impl Book {
         self.check_serial(&zone, master, text).unwrap_or_else(|fault| faults.push(fault));
         let (name, hash) = (zone.origin().clone(), self.generation.hash.clone());
         let before = self.generation.zones.all().get(&name, &hash).cloned();
-        self.place_zone(zone, Some(master)).unwrap_or_else(|found| faults.append(found));
+        self.place_zone(zone, before.clone(), Some(master)).unwrap_or_else(|found| faults.append(found));
         self.remember_zone(&name, before.as_deref());
         Ok(vec![faults.or(Change::PutZone { origin, text: text.into() })?])
     }
 
-    /// Puts a zone in its place, signed where that is done here, with the policies that have names in it; `master` is what it was read from, where that is
-    /// at hand.
-    pub(super) fn place_zone(&mut self, zone: Zone, master: Option<&Master<'_>>) -> Result<(), Faults> {
+    /// Puts a zone in its place with the policies that have names in it, and signed where that is done here; signatures of
+    /// `before` stay. `master` is what it was read from, where that is at hand.
+    pub(super) fn place_zone(
+        &mut self,
+        mut zone: Zone,
+        before: Option<Arc<Zone>>,
+        master: Option<&Master<'_>>,
+    ) -> Result<(), Faults> {
         let hash = self.generation.hash.clone();
         let origin = zone.origin().clone();
-        let before = self.generation.zones.all().get(&origin, &hash);
-        let signed = self.as_signed(zone, before.map(Arc::as_ref));
-        let mut zone = signed.map_err(|(what, expected)| {
-            fault(master, (origin.wire(), Rtype::SOA), &origin, what, &expected)
-        })?;
         let mut faults = Faults::default();
         let (mut moved, mut steered) = (Vec::new(), Vec::new());
         // A zone that holds no name of a policy has none to give away, and all others below are in zones of their own.
@@ -120,6 +120,9 @@ impl Book {
             }
         }
         let zone = faults.or(zone)?;
+        let zone = self.as_signed(zone, before.as_deref()).map_err(|(what, expected)| {
+            fault(master, (origin.wire(), Rtype::SOA), &origin, what, &expected)
+        })?;
         for (holder, name) in moved {
             self.change_zone(&holder, |zone| zone.set_policy(&name, None, &hash));
         }
@@ -132,6 +135,8 @@ impl Book {
                 faults.push_with(|| fault(master, at, &origin, what, &expected));
             }
         }
+        // Whatever they answer, it was signed with them.
+        self.unproven.remove(origin.wire());
         faults.or(())
     }
 

@@ -157,6 +157,8 @@ fn commit(shared: &Shared, requests: Vec<Request>, may_part: bool, runtime: &Han
         }
         return Left::None;
     };
+    // Once for all of them, for it takes each zone as a whole.
+    draft.sign_proofs();
     match store_changes(shared, number, &changes, runtime) {
         Ok(number) => {
             draft.generation.number = number;

@@ -8,7 +8,7 @@ use dns::Rtype;
 
 use super::{Key, Signing, sign};
 use crate::names::NameHash;
-use crate::zone::{Additions, ToSign, Zone};
+use crate::zone::{Additions, PolicyId, ToSign, Zone};
 
 /// The most records of a zone that is signed here, before that is done: each edit of it goes through all of them.
 pub const RECORDS_MAX: usize = 100_000;
@@ -23,7 +23,8 @@ impl Signing {
         is_ours && self.zone_keys(zone).any(Key::is_trusted)
     }
 
-    /// Signs a zone that is not signed; what of `before` is the same and as old keeps its signatures.
+    /// Signs a zone that is not signed, with its policies, of which `answers` are the types; what of `before` is the same and
+    /// as old keeps its signatures.
     ///
     /// # Errors
     /// Why it cannot: what is wrong, and what was expected.
@@ -33,6 +34,7 @@ impl Signing {
     pub fn sign(
         &self,
         zone: &Zone,
+        answers: &dyn Fn(PolicyId) -> Vec<Rtype>,
         before: Option<&Zone>,
         hash: &NameHash,
     ) -> Result<Zone, (String, String)> {
@@ -47,7 +49,8 @@ impl Signing {
         }
         let keys: Vec<&Key> = self.zone_keys(zone).collect();
         let public: Vec<&[u8]> = keys.iter().map(|key| &key.public[..]).collect();
-        let additions = Additions { keys: &public, serial: self.period as u32, until: self.expiration() };
+        let additions =
+            Additions { keys: &public, answers, serial: self.period as u32, until: self.expiration() };
         let sign = |set: &ToSign<'_>| {
             let signing = keys.iter().filter(|key| does_sign(key, &keys, OF_KEYS.contains(&set.rtype)));
             signing.map(|key| self.signature(key, set)).collect()
@@ -113,7 +116,7 @@ mod tests {
     }
 
     fn sign(signing: &Signing, zone: &Zone, before: Option<&Zone>) -> Zone {
-        signing.sign(zone, before, &NameHash::new(1)).expect("it can be signed")
+        signing.sign(zone, &|_| vec![], before, &NameHash::new(1)).expect("it can be signed")
     }
 
     /// The key tags of the signatures, by owner and type; each set that is there has an entry.
@@ -174,7 +177,8 @@ mod tests {
             ("@ ZONEMD 1 1 241 00112233445566778899aabbccddeeff\n".to_string(), "but it has ZONEMD records"),
             (many(), "and has 100002 records"),
         ] {
-            let told = signing.sign(&build(&text), None, &NameHash::new(1)).err().expect(expected);
+            let told =
+                signing.sign(&build(&text), &|_| vec![], None, &NameHash::new(1)).err().expect(expected);
             assert!(
                 told.0.contains(expected) && told.0.starts_with("example. is to be signed here"),
                 "{}",

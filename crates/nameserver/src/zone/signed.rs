@@ -10,7 +10,7 @@ use super::build::canonical;
 use super::history::Owners;
 use super::nsec3::{self, Nsec3};
 use super::text::order_key;
-use super::{Found, Rrset, Walk, Zone, rrset};
+use super::{Found, PolicyId, Rrset, Walk, Zone, rrset};
 use crate::names::NameHash;
 
 /// The types of what signing makes; a zone that is to be signed here has none of them.
@@ -25,6 +25,8 @@ pub(super) fn is_made(rtype: Rtype) -> bool {
 pub(crate) struct Additions<'a> {
     /// The data of its DNSKEY records.
     pub(crate) keys: &'a [&'a [u8]],
+    /// The types that a policy answers with, in place of addresses that its names have here.
+    pub(crate) answers: &'a dyn Fn(PolicyId) -> Vec<Rtype>,
     /// What is added to its serial number.
     pub(crate) serial: u32,
     /// When the signatures expire (RFC 4034 §3.1.5).
@@ -48,6 +50,9 @@ struct Owned {
     authority: Authority,
     /// As a name's sets, without signatures.
     sets: Vec<u8>,
+    /// What proofs tell that it has.
+    types: Vec<Rtype>,
+    policy: Option<PolicyId>,
 }
 
 /// Whose the records of a name are.
@@ -91,7 +96,7 @@ impl Zone {
     }
 
     /// The zone as it is signed here, by `sign`, which returns the data of the RRSIG records of a set; `before` is a version
-    /// that was signed before. It has neither policies nor a history.
+    /// that was signed before. It has no history.
     ///
     /// # Panics
     /// Where it is [`unsignable`](Zone::unsignable).
@@ -107,7 +112,7 @@ impl Zone {
         match Nsec3::wanted(self) {
             Some(hashing) => {
                 let known = owned.iter().filter(|owned| owned.authority != Authority::Below);
-                let names = known.map(|owned| (&owned.name, owned.types(&[])));
+                let names = known.map(|owned| (&owned.name, bitmap(&owned.types)));
                 chain = hashing.records_of(names, &self.origin);
             }
             None => add_nsec(&mut owned, ttl),
@@ -132,15 +137,20 @@ impl Zone {
             }
         };
         let mut zone = Zone::empty(self.origin.clone(), owned.len(), hash);
-        for owned in owned.iter().filter(|owned| !owned.sets.is_empty()) {
-            zone.add_name(&owned.name, |arena| write(owned, false, arena), hash);
+        for owned in &owned {
+            if !owned.sets.is_empty() {
+                zone.add_name(&owned.name, |arena| write(owned, false, arena), hash);
+            }
+            if owned.policy.is_some() {
+                zone.set_policy(&owned.name, owned.policy, hash);
+            }
         }
         let mut hidden = nsec3::Records::default();
         for (owner, data) in chain {
             let name = Folded::read(&owner).expect("a hash is a label, and there is room for it");
             let mut sets = Vec::new();
             rrset::write(Rtype::NSEC3, ttl, &[&data], &mut sets);
-            let owned = Owned { name, authority: Authority::Zone, sets };
+            let owned = Owned { name, authority: Authority::Zone, sets, types: Vec::new(), policy: None };
             hidden.add(&owner, |octets| write(&owned, true, octets));
         }
         zone.records = records;
@@ -162,11 +172,22 @@ impl Zone {
                 Walk::Delegation(..) => Authority::Cut,
                 _ => Authority::Zone,
             };
-            let mut sets = Found { node, is_apex: false }.sets().to_vec();
-            if wire == self.origin.wire() {
-                sets = self.apex_sets(additions);
+            let is_apex = wire == self.origin.wire();
+            let sets = match is_apex {
+                true => self.apex_sets(additions),
+                false => Found { node, is_apex }.sets().to_vec(),
+            };
+            let policy = node.value.policy;
+            let mut types: Vec<Rtype> = Rrset::all(&sets).map(|set| set.rtype).collect();
+            if let Some(policy) = policy {
+                types.retain(|rtype| !matches!(*rtype, Rtype::A | Rtype::AAAA));
+                types.extend((additions.answers)(policy));
             }
-            owned.push((order_key(wire), Owned { name, authority, sets }));
+            types.retain(|rtype| authority.tells(*rtype));
+            if types.iter().any(|rtype| authority.signs(*rtype)) {
+                types.push(Rtype::RRSIG);
+            }
+            owned.push((order_key(wire), Owned { name, authority, sets, types, policy }));
         }
         owned.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         owned.into_iter().map(|(_, owned)| owned).collect()
@@ -206,32 +227,24 @@ impl<'a> ToSign<'a> {
     }
 }
 
-impl Owned {
-    /// The type bitmap of the name, with these beside what it has (RFC 4034 §4.1.2).
-    fn types(&self, more: &[Rtype]) -> Vec<u8> {
-        let here = Rrset::all(&self.sets).map(|set| set.rtype);
-        let told: Vec<Rtype> =
-            here.chain(more.iter().copied()).filter(|rtype| self.authority.tells(*rtype)).collect();
-        let is_signed = told.iter().any(|rtype| self.authority.signs(*rtype));
-        let mut bitmap = RtypeBitmap::<Vec<u8>>::builder();
-        for rtype in told.into_iter().chain(is_signed.then_some(Rtype::RRSIG)) {
-            bitmap.add(rtype).expect("memory has room");
-        }
-        bitmap.finalize().as_slice().to_vec()
+/// A type bitmap (RFC 4034 §4.1.2).
+fn bitmap(types: &[Rtype]) -> Vec<u8> {
+    let mut bitmap = RtypeBitmap::<Vec<u8>>::builder();
+    for rtype in types {
+        bitmap.add(*rtype).expect("memory has room");
     }
+    bitmap.finalize().as_slice().to_vec()
 }
 
 /// Adds the NSEC records of names in canonical order: of all that have records, and are not below a delegation (RFC 4035
 /// §2.3).
 fn add_nsec(owned: &mut [Owned], ttl: u32) {
-    let mut chained: Vec<&mut Owned> = owned
-        .iter_mut()
-        .filter(|owned| owned.authority != Authority::Below && !owned.sets.is_empty())
-        .collect();
+    let mut chained: Vec<&mut Owned> = owned.iter_mut().filter(|owned| !owned.types.is_empty()).collect();
     let mut next: Vec<Vec<u8>> = chained.iter().map(|owned| owned.name.wire().to_vec()).collect();
     next.rotate_left(1);
     for (owned, next) in chained.iter_mut().zip(next) {
-        let data = [next, owned.types(&[Rtype::NSEC])].concat();
+        let types = [&owned.types[..], &[Rtype::NSEC, Rtype::RRSIG]].concat();
+        let data = [next, bitmap(&types)].concat();
         rrset::write(Rtype::NSEC, ttl, &[&data], &mut owned.sets);
     }
 }
