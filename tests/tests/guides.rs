@@ -37,6 +37,11 @@ fn steer_between_cdns() {
 }
 
 #[test]
+fn sign_a_zone() {
+    follow("sign-a-zone.md", None);
+}
+
+#[test]
 fn steer_in_a_signed_zone() {
     follow("steer-in-a-signed-zone.md", None);
 }

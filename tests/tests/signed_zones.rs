@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use nix::sys::signal::Signal;
 use tests::folder::Folder;
 use tests::peer::Peer;
+use tests::program::Program;
 use tests::query::{Answer, Question};
 use tests::serving::Serving;
 use tests::signer::{generate, verify};
@@ -125,6 +127,47 @@ fn all_is_signed_and_proven_and_believed() {
         }
         ours.stop();
     }
+}
+
+/// What `pointsman key zone` makes is as dnssec-keygen would have made it.
+#[test]
+fn a_key_of_ours_is_one_to_others() {
+    for (algorithm, number) in [("ecdsap256sha256", 13), ("ecdsap384sha384", 14), ("ed25519", 15)] {
+        let folder = Folder::new();
+        let private = folder.at("example.private");
+        let made = Program::start(&["key", "zone", "Example", &private, "--algorithm", algorithm]).end();
+        let public = folder.at("example.key");
+        let ds = Command::new("dnssec-dsfromkey").args(["-2", &public]).output();
+        let ds = String::from_utf8(ds.expect("dnssec-dsfromkey (Debian: bind9-utils)").stdout).expect("text");
+        assert_eq!(made.stdout, ds);
+        assert!(ds.contains(&format!(" {number} 2 ")), "{ds}");
+        let mode = |file: &str| fs::metadata(file).expect("it was made").permissions().mode() & 0o777;
+        assert_eq!((mode(&private), mode(&public)), (0o600, 0o644));
+        // BIND's signer takes it.
+        let zone = folder.write("example", format!("$ORIGIN example.\n{ZONE}$INCLUDE {public}\n"));
+        let key = private.strip_suffix(".private").expect("it ends so");
+        let signed = Command::new("dnssec-signzone").args(["-z", "-o", "example", &zone, key]).output();
+        let signed = signed.expect("dnssec-signzone (Debian: bind9-utils)");
+        assert!(signed.status.success(), "{}", String::from_utf8_lossy(&signed.stderr));
+        // And none is written over.
+        let before = fs::read_to_string(&private).expect("it was made");
+        for removed in ["", &private] {
+            let _ = fs::remove_file(removed);
+            let again = Program::start(&["key", "zone", "example", &private]).end();
+            assert!(
+                again.status.code() == Some(2) && again.stderr.contains("it is there already"),
+                "{}",
+                again.stderr
+            );
+        }
+        assert!(!fs::exists(&private).expect("the folder is ours"), "half a key stays: {before}");
+    }
+    let refused = Program::start(&["key", "zone", "a..b"]).end();
+    assert!(
+        refused.status.code() == Some(2) && refused.stderr.contains("'a..b' is no name"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]

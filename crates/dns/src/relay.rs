@@ -91,11 +91,11 @@ pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> u
         let Some(record) = record else { return length };
         // In another section it is none (RFC 6891 §6.1.1).
         let is_additional = records.left < additional;
-        if record.rtype == Rtype::OPT && record.owner_is_root && is_additional {
-            opt = Some((end, record.end));
-        } else if opt.is_some() {
+        if opt.is_some() {
             return length;
         }
+        let is_opt = record.rtype == Rtype::OPT && record.owner_is_root && is_additional;
+        opt = is_opt.then_some((end, record.end));
         end = record.end;
     }
     let Some((start, end)) = opt else { return length };
@@ -213,11 +213,14 @@ pub fn fresh_for(answer: &[u8], question_end: usize) -> u32 {
     least.filter(|_| is_answer).unwrap_or(0)
 }
 
-/// The OPT record of a message whose question ends at `question_end`, where it is the last record.
+/// The OPT record of a message whose question ends at `question_end`, where it is the last record, and the only one.
 fn last_opt(message: &[u8], question_end: usize) -> Option<Range<usize>> {
     let (mut last, mut end) = (None, question_end);
     for record in Records::of(message, question_end) {
         let record = record?;
+        if last.is_some() {
+            return None;
+        }
         let is_opt = record.rtype == Rtype::OPT && record.owner_is_root;
         last = is_opt.then_some(end..record.end);
         end = record.end;
@@ -399,6 +402,12 @@ mod tests {
             ("without EDNS", message(0x80, &[A]), Added::Record, good.len() - 22),
             ("cut off", good[..good.len() - 1].to_vec(), Added::Record, good.len() - 1),
             ("records behind", message(0x80, &[&with_subnet, A]), Added::Option, good.len()),
+            (
+                "two OPT records",
+                message(0x80, &[OPT, &with_subnet]),
+                Added::Record,
+                good.len() - A.len() + OPT.len(),
+            ),
             ("no OPT record, for it is in ANSWER", elsewhere, Added::Record, END + with_subnet.len()),
             ("a header alone", vec![0, 0, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0], Added::Record, 12),
             (

@@ -401,6 +401,10 @@ impl Book {
             }
             Edit::Primaries(primaries) => {
                 self.choose_primaries(primaries);
+                // What one gives from now on is signed there, or nowhere.
+                if let Some(signing) = self.signing.clone() {
+                    self.choose_signing(signing)?;
+                }
                 Ok(vec![])
             }
             Edit::Signing(signing) => {

@@ -5,6 +5,7 @@
 //! only looks its signature up. What a name has not is proven by the zone as it was signed, so the types that the policy
 //! answers are to be there, with any addresses.
 
+pub mod fresh;
 pub mod zone;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,9 @@ const VALID: u64 = 14 * DAY;
 const PERIOD: u64 = 3 * DAY;
 
 const DAY: u64 = 24 * 3_600;
+
+/// The bit of a key's flags that says that it is one of a zone (RFC 4034 §2.1.1).
+const ZONE_KEY: u16 = 256;
 
 /// The bit of a key's flags that says that it signs keys alone, as a rule (RFC 4034 §2.1.1).
 const SECURE_ENTRY_POINT: u16 = 1;
@@ -325,12 +329,12 @@ pub(crate) mod tests {
     use domain::utils::base64;
 
     /// The flags of a key that signs all but keys, and of one that a delegation trusts.
-    pub(crate) const ZONE_KEY: u16 = 256;
+    pub(crate) const UNTRUSTED: u16 = ZONE_KEY;
     pub(crate) const TRUSTED: u16 = ZONE_KEY | SECURE_ENTRY_POINT;
 
     /// A key of `example.`
     fn key() -> Key {
-        key_with_record(&GenerateParams::EcdsaP256Sha256, ZONE_KEY).0
+        key_with_record(&GenerateParams::EcdsaP256Sha256, UNTRUSTED).0
     }
 
     /// A key of `example.` with these flags, and its record as it stands in a zone.

@@ -82,7 +82,7 @@ enum Command {
         "pointsman agent --service udp:192.0.2.1:53 --balancer 192.0.2.10:5380 --key credit.key"
     ))]
     Agent(Box<Agent>),
-    /// Make the key that balancers and agents share
+    /// Make the key that balancers and agents share, or one that a zone is signed with
     #[command(after_help = ends_alone("pointsman key new credit.key"))]
     Key(Key),
     /// Tell what recorded traffic is like, convert it, cut it and change it

@@ -3,18 +3,27 @@
 use balancer::message::answers;
 use balancer::pending::{Asker, Pending, Unmatched};
 use dns::edns::Edns;
+use dns::name::{LABEL_MAX, NAME_MAX};
 use dns::relay::{
     Added, PADDED_TO, add_subnet, fresh_for, is_padded, pad, question_end, take_out_of_one_hop,
     take_out_subnet,
 };
 use dns::{ClientSubnet, Folded, Query, Rtype};
 use domain::base::Message;
+use domain::base::name::ParsedName;
+use domain::dep::octseq::Parser;
 use fastrand::Rng;
 
 /// The query that waits, but for its id, and where its question ends.
 const QUERY: &[u8] =
     b"\0\0\x01\0\0\x01\0\0\0\0\0\x01\x03www\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
 const QUESTION_END: usize = 29;
+
+/// What stands between a record's name and the length of its data, in octets.
+const TYPE_CLASS_TTL: usize = 8;
+
+/// What the first octet of a pointer to another name begins with (RFC 1035 §4.1.4).
+const POINTER: usize = 0xc0;
 
 /// A reply matches where `domain` reads the same question behind a response's header, or an error alone, and nothing
 /// else does.
@@ -56,7 +65,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
 }
 
 /// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive and padding out of it, which leaves a query
-/// that is all else; what is taken out of whatever may be an answer leaves a message that `domain` reads as before, but for
+/// that is all else; what is taken out of whatever may be an answer, and has no names that depend on it, leaves a message that `domain` reads as before, but for
 /// the OPT record, and so does padding; and it is fresh no longer than any record that it has for an answer.
 pub(super) fn relay(octets: &[u8]) {
     let (mut query, mut name) = (octets.to_vec(), Folded::root());
@@ -80,7 +89,7 @@ pub(super) fn relay(octets: &[u8]) {
         assert!(!is_kept || onward == octets);
         assert_eq!(left, edns.map(|edns| Edns { tcp_keepalive: is_kept, ..edns }));
     }
-    if !answers(octets, QUERY, QUESTION_END) {
+    if !answers(octets, QUERY, QUESTION_END) || has_entangled(octets) {
         return;
     }
     // Nothing was added: keepalive and padding are taken out alone.
@@ -107,6 +116,47 @@ pub(super) fn relay(octets: &[u8]) {
         let mut ttls = answered.map_while(Result::ok).map(|record| record.ttl().as_secs());
         assert!(fresh <= i32::MAX as u32 && (fresh == 0 || ttls.all(|ttl| fresh <= ttl)));
     }
+}
+
+/// Whether the owner's name of a record leads through octets at or behind its own place: it changes with what stands there.
+fn has_entangled(octets: &[u8]) -> bool {
+    let mut parser = Parser::from_ref(octets);
+    let mut at = parser.advance(QUESTION_END).is_ok().then_some(QUESTION_END);
+    while let Some(start) = at {
+        if leads_past(octets, start) {
+            return true;
+        }
+        at = behind_record(&mut parser);
+    }
+    false
+}
+
+/// Where the record ends that the parser stands before.
+fn behind_record(parser: &mut Parser<'_, [u8]>) -> Option<usize> {
+    ParsedName::skip(parser).ok()?;
+    parser.advance(TYPE_CLASS_TTL).ok()?;
+    let length = parser.parse_u16_be().ok()?;
+    parser.advance(length.into()).ok()?;
+    Some(parser.pos())
+}
+
+fn leads_past(octets: &[u8], start: usize) -> bool {
+    let (mut at, mut has_jumped) = (start, false);
+    for _ in 0..NAME_MAX {
+        match octets.get(at).copied().map(usize::from) {
+            Some(length @ 1..=LABEL_MAX) => at += 1 + length,
+            Some(upper @ POINTER..) => {
+                let Some(lower) = octets.get(at + 1) else { return false };
+                (at, has_jumped) = ((upper - POINTER) << 8 | usize::from(*lower), true);
+            }
+            _ => return false,
+        }
+        if has_jumped && at >= start {
+            return true;
+        }
+    }
+    // Round and round.
+    true
 }
 
 /// The types of a message's records but OPT, and whether all of them read, as far as they do.

@@ -35,12 +35,12 @@ impl Book {
     ) -> Result<(), Faults> {
         let serves = self.signing.replace(signing.clone()).is_some();
         let mut faults = Faults::default();
-        let all: Vec<Arc<Zone>> = self.generation.zones.all().iter().cloned().collect();
-        for zone in all {
-            let signs = self.signs(&signing, &zone);
-            if zone.is_signed_here() == signs && !(signs && anew) {
-                continue;
-            }
+        let is_to_change = |zone: &&Arc<Zone>| {
+            let signs = self.signs(&signing, zone);
+            zone.is_signed_here() != signs || signs && anew
+        };
+        let zones = self.generation.zones.all().iter().filter(is_to_change).cloned();
+        for zone in zones.collect::<Vec<_>>() {
             let origin = zone.origin();
             let before = served.zones.all().get(origin, &served.hash);
             let placed = self.stored_zone(&dns::name::to_text(origin.wire()), &zone.to_text());

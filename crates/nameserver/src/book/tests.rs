@@ -6,8 +6,9 @@ use store::{Contents, Parts};
 
 use super::*;
 use crate::names::NameHash;
-use crate::signing::Signing;
-use crate::signing::tests::{GenerateParams, TRUSTED, ZONE_KEY, key_with_record};
+use crate::signing::tests::{GenerateParams, TRUSTED, UNTRUSTED, key_with_record};
+use crate::signing::{Key, Signing};
+use crate::transfer::Primary;
 use crate::zone::check_in_step;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nalias CNAME ns\nsub NS ns\n";
@@ -597,7 +598,7 @@ const SIGNED: &str = "@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n";
 
 #[test]
 fn what_a_policy_answers_in_a_signed_zone_is_signed_as_long_as_both_are_there() {
-    let (key, record) = key_with_record(&GenerateParams::EcdsaP256Sha256, ZONE_KEY);
+    let (key, record) = key_with_record(&GenerateParams::EcdsaP256Sha256, UNTRUSTED);
     let signature = "RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA\n";
     let signed = |more: &str| format!("{SIGNED}{record}www 60 A 192.0.2.99\nwww 60 {signature}{more}");
     let plain = format!("{SIGNED}www 60 A 192.0.2.99\n");
@@ -642,85 +643,146 @@ fn what_a_policy_answers_in_a_signed_zone_is_signed_as_long_as_both_are_there() 
     assert!(signatures(&book).is_some());
 }
 
-#[test]
-fn a_zone_is_signed_here_as_long_as_its_key_is() {
+/// A zone that is signed here, with a policy, and what was stored for it.
+struct SignedHere {
+    book: Book,
+    changes: Vec<Change>,
+    keys: Arc<[Key]>,
+}
+
+impl SignedHere {
     const NOW: u64 = 1_800_000_000;
-    let (key, _) = key_with_record(&GenerateParams::EcdsaP256Sha256, TRUSTED);
-    let keys: Arc<[_]> = vec![key].into();
-    let signing = |now| Arc::new(Signing::new(keys.clone(), now));
-    let name = folded("example", "").unwrap();
-    let text = |serial: u32, more: &str| format!("@ 60 SOA ns hm {serial} 2 3 4 5\n@ 60 NS ns\n{more}");
-    let served = |book: &Book| book.generation.zones.all().get(&name, &book.generation.hash).unwrap().clone();
-    // The signature over the NS set, which is the same in all versions.
-    let signature = |book: &Book| {
-        let zone = served(book);
-        zone.ns().signatures().data().map(<[u8]>::to_vec).next()
-    };
-    let mut book = Book::empty(1, Settings::default());
-    let mut changes = book.apply(zone("example", &text(1, "www 60 A 192.0.2.99\n"))).unwrap();
-    let policy = policy(r#"{"names":["www.example"],"servers":[{"address":"192.0.2.1"}]}"#);
-    changes.extend(book.apply(policy).unwrap());
-    let (given, tag) = book.zone("example").unwrap();
-    book.choose_signing(signing(NOW)).unwrap();
-    let (first, serial) = (signature(&book).expect("it is signed"), served(&book).serial());
-    assert_eq!(
-        (
-            served(&book).unproven(),
-            served(&book).policy_at(&folded("www.example", "").unwrap(), &book.generation.hash).is_some()
-        ),
-        (None, true)
-    );
-    assert_eq!(book.zone("example").unwrap(), (given, tag), "it is shown as it was given");
-    let is_same = |book: &Book| signature(book).as_ref() == Some(&first);
+    const POLICY: &str = r#"{"names":["www.example"],"servers":[{"address":"192.0.2.1"}]}"#;
 
-    // It stays signed as it is while nothing of that changes, here or in a store that others change, too.
-    let before = stored(&changes);
-    let mut after = before.clone();
-    let put = Change::PutZone { origin: "example.".into(), text: text(2, "www 60 A 192.0.2.98\n") };
-    let Change::PutZone { origin, text: put } = put else { unreachable!() };
-    after.zones.insert(origin, format!("$ORIGIN example.\n{put}"));
-    let mut edited = book.clone();
-    edited.apply(zone("example", &put)).unwrap();
-    for later in [
-        edited,
-        book.following(after.clone()).unwrap(),
-        book.following_parts(0, parts(&before, &after)).unwrap(),
-    ] {
-        assert!(is_same(&later) && served(&later).serial() == serial + 1, "{}", served(&later).serial());
-        assert!(served(&later).unproven().is_none() && later.generation.signed.len() == 1);
+    fn new() -> SignedHere {
+        let (key, _) = key_with_record(&GenerateParams::EcdsaP256Sha256, TRUSTED);
+        let mut book = Book::empty(1, Settings::default());
+        let mut changes = book.apply(zone("example", &SignedHere::text(1, "a"))).unwrap();
+        changes.extend(book.apply(policy(SignedHere::POLICY)).unwrap());
+        let keys: Arc<[Key]> = vec![key].into();
+        book.choose_signing(Arc::new(Signing::new(keys.clone(), SignedHere::NOW))).unwrap();
+        SignedHere { book, changes, keys }
     }
-    let mut again = book.clone();
-    again.choose_signing(signing(NOW + 1)).unwrap();
-    assert!(is_same(&again) && served(&again).serial() == serial);
 
-    // The next period has its own signatures, and a serial number that tells of them.
-    let mut later = book.clone();
-    later.choose_signing(signing(NOW + 3 * 24 * 3_600)).unwrap();
-    assert!(!is_same(&later) && served(&later).serial() == serial + 1);
-    assert!(served(&later).signed_until() > served(&book).signed_until());
+    /// The zone at a serial number, with a text.
+    fn text(serial: u32, text: &str) -> String {
+        format!("{}more 60 TXT {text}\n", SIGNED.replace(" 1 2 ", &format!(" {serial} 2 ")))
+    }
 
-    // A number that a program did not raise is raised among those that were given.
-    let mut unraised = before.clone();
-    unraised
-        .zones
-        .insert("example.".into(), format!("$ORIGIN example.\n{}", text(1, "www 60 A 192.0.2.7\n")));
-    let mut raised = book.following(unraised.clone()).unwrap();
-    let texts = before.zones.clone();
-    let told = raised.raise_serials(&texts, &book.generation).unwrap();
-    assert!(
-        matches!(&told.changes[..], [Change::PutZone { text, .. }] if text.contains(" 2 2 3 4 5") && !text.contains("RRSIG")),
-        "{told:?}"
-    );
-    assert!(is_same(&raised) && served(&raised).serial() == serial + 1);
+    /// The store with another text of the zone.
+    fn stored_with(&self, serial: u32, text: &str) -> Contents {
+        let mut stored = stored(&self.changes);
+        stored
+            .zones
+            .insert("example.".into(), format!("$ORIGIN example.\n{}", SignedHere::text(serial, text)));
+        stored
+    }
 
-    // What a primary gives is served as it is; so is all without a key.
-    let mut unsigned = book.clone();
-    unsigned.choose_signing(Arc::new(Signing::new(Arc::default(), NOW))).unwrap();
-    assert!(
-        !served(&unsigned).is_signed()
-            && served(&unsigned).serial() == 1
-            && unsigned.generation.signed.is_empty()
-    );
+    fn served(book: &Book) -> Arc<Zone> {
+        book.generation
+            .zones
+            .all()
+            .get(&folded("example", "").unwrap(), &book.generation.hash)
+            .unwrap()
+            .clone()
+    }
+
+    /// The signature over the NS set, which is the same in all versions.
+    fn signature(book: &Book) -> Option<Vec<u8>> {
+        SignedHere::served(book).ns().signatures().data().next().map(<[u8]>::to_vec)
+    }
+
+    /// The NSEC record of the policy's name.
+    fn told(book: &Book) -> Option<Vec<u8>> {
+        let (zone, www) = (SignedHere::served(book), folded("www.example", "").unwrap());
+        let found = zone.glue(&www, &book.generation.hash)?;
+        found.rrset(dns::Rtype::NSEC)?.data().next().map(<[u8]>::to_vec)
+    }
+}
+
+#[test]
+fn a_zone_that_is_signed_here_stays_so_while_nothing_changes() {
+    let here = SignedHere::new();
+    let (first, served) =
+        (SignedHere::signature(&here.book).expect("it is signed"), SignedHere::served(&here.book));
+    assert_eq!((served.unproven(), served.is_steered()), (None, true));
+    let mut given = Book::empty(1, Settings::default());
+    given.apply(zone("example", &SignedHere::text(1, "a"))).unwrap();
+    assert_eq!(here.book.zone("example"), given.zone("example"), "it is shown as it was given");
+
+    // Here, or in a store that others change, too.
+    let (before, after) = (stored(&here.changes), here.stored_with(2, "b"));
+    let mut edited = here.book.clone();
+    edited.apply(zone("example", &SignedHere::text(2, "b"))).unwrap();
+    let followed = here.book.following(after.clone()).unwrap();
+    let in_parts = here.book.following_parts(0, parts(&before, &after)).unwrap();
+    // A number that a program did not raise is raised among those that are given.
+    let mut raised = here.book.following(here.stored_with(1, "b")).unwrap();
+    let told = raised.raise_serials(&before.zones, &here.book.generation).unwrap();
+    let [Change::PutZone { text, .. }] = &told.changes[..] else { panic!("{told:?}") };
+    assert!(text.contains(" 2 2 3 4 5") && !text.contains("RRSIG"), "{text}");
+    for later in [edited, followed, in_parts, raised] {
+        let now = SignedHere::served(&later);
+        assert_eq!((SignedHere::signature(&later), now.serial()), (Some(first.clone()), served.serial() + 1));
+        assert_eq!((now.unproven(), later.generation.signed.len()), (None, 1));
+    }
+    let mut again = here.book.clone();
+    again.choose_signing(Arc::new(Signing::new(here.keys.clone(), SignedHere::NOW + 1))).unwrap();
+    assert!(Arc::ptr_eq(&SignedHere::served(&again), &served));
+}
+
+#[test]
+fn a_zone_is_signed_anew_with_each_period_and_as_long_as_its_key_is_here() {
+    let here = SignedHere::new();
+    let (first, served) = (SignedHere::signature(&here.book), SignedHere::served(&here.book));
+    let mut later = here.book.clone();
+    later
+        .choose_signing(Arc::new(Signing::new(here.keys.clone(), SignedHere::NOW + 3 * 24 * 3_600)))
+        .unwrap();
+    let renewed = SignedHere::served(&later);
+    assert!(SignedHere::signature(&later) != first && renewed.signed_until() > served.signed_until());
+    assert_eq!(renewed.serial(), served.serial() + 1, "secondaries see that there are new ones");
+
+    let mut without = here.book.clone();
+    without.choose_signing(Arc::new(Signing::new(Arc::default(), SignedHere::NOW))).unwrap();
+    // What a primary gives is served as it is.
+    let mut given = here.book.clone();
+    let zones = [folded("example", "").unwrap().wire().to_vec()].into();
+    let primary = Primary { zones, addresses: vec![], key: None, tls: None };
+    given.apply(Edit::Primaries(Arc::new(Primaries(vec![primary])))).unwrap();
+    for unsigned in [without, given] {
+        let zone = SignedHere::served(&unsigned);
+        assert_eq!((zone.is_signed(), zone.serial(), unsigned.generation.signed.len()), (false, 1, 0));
+    }
+}
+
+#[test]
+fn what_is_proven_of_a_policys_name_is_what_it_answers() {
+    let here = SignedHere::new();
+    let first = SignedHere::told(&here.book).expect("the policy alone has the name");
+    let v6 = SignedHere::POLICY.replace("192.0.2.1", "2001:db8::1");
+    let (mut edited, mut deleted) = (here.book.clone(), here.book.clone());
+    edited.apply(policy(&v6)).unwrap();
+    edited.sign_proofs();
+    let second = SignedHere::told(&edited).expect("it is there");
+    assert_ne!(second, first);
+    deleted.apply(Edit::DeletePolicy { owner: "www.example".into(), condition: Condition::Always }).unwrap();
+    deleted.sign_proofs();
+    assert_eq!((SignedHere::told(&deleted), SignedHere::served(&deleted).unproven()), (None, None));
+
+    let mut changes = here.changes.clone();
+    changes.extend(edited.clone().apply(policy(&v6)).unwrap());
+    let (before, after) = (stored(&here.changes), stored(&changes));
+    for followed in [here.book.following(after.clone()), here.book.following_parts(0, parts(&before, &after))]
+    {
+        assert_eq!(SignedHere::told(&followed.unwrap()), Some(second.clone()));
+    }
+    // New rows change nothing of it.
+    let mut rows = here.book.clone();
+    rows.apply(policy(&SignedHere::POLICY.replace("2.1\"", "2.1\",\"default\":{\"probability\":7}")))
+        .unwrap();
+    rows.sign_proofs();
+    assert!(Arc::ptr_eq(&SignedHere::served(&rows), &SignedHere::served(&here.book)));
 }
 
 #[test]

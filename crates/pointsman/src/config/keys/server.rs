@@ -148,14 +148,15 @@ pub(crate) const SERVER: Section<Spec> = Section {
             flag: Some("signing-keys"),
             kind: Kind::Paths(|s| &mut s.signing_keys),
             default: Default::Absent {
-                means: "no policy may be in a signed zone",
+                means: "nothing is signed, and no policy may be in a signed zone",
                 example: "[\"/etc/pointsman/Kexample.com.+013+12345.private\"]",
             },
-            about: "Keys of signed zones, by which what policies answer there is signed: the file of the private part as \
-                `dnssec-keygen` writes it, the public one beside it.",
-            consequence: "The zone is signed elsewhere, has the key among its DNSKEY records, and the names with the types \
-                that the policies answer. A file that others may read is refused. They are read at start, before the user \
-                changes, and on SIGHUP.",
+            about: "Keys of zones: the file of the private part as `pointsman key zone` and `dnssec-keygen` write it, the \
+                public one beside it.",
+            consequence: "A zone that nobody has signed is signed here, where one of its keys has the flag that delegations \
+                trust (257). In one that is signed elsewhere, and has the key among its DNSKEY records, what policies \
+                answer is signed. A file that others may read is refused. They are read at start, before the user changes, \
+                and on SIGHUP.",
         },
         Key {
             name: "minimal_responses",
