@@ -177,8 +177,12 @@ fn what_cannot_be_signed_or_proven_is_refused() {
             policy(1, 1, ""),
             "www.example. has type AAAA in the signed zone, of which the policy has no server",
         ),
-        ("new.example", alias, "new.example. is in the signed zone example., and would be an alias"),
-        ("several.example", empty, "which proves that it has addresses"),
+        (
+            "new.example",
+            alias,
+            "new.example. is in the zone example., which others sign, and would be an alias",
+        ),
+        ("several.example", empty, "which proves what is answered there"),
         ("several.example", policy(11, 0, ""), "at most 1023"),
     ] {
         let answer = signed.ours.client().call("PUT", &format!("/v1/policies/{name}"), &policy);

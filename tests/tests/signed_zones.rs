@@ -237,7 +237,17 @@ fn what_policies_answer_is_proven_as_they_come_and_go() {
         put("www.example", &[&v6]);
         put("deep.geo.example", &[&v4]);
         put("*.far.example", &[&v4, &v6]);
+        let aliases = ["NS.example", "mail.b.c.example"].map(|name| format!(r#"{{"cname":"{name}"}}"#));
+        let all = [&*aliases[0], &aliases[1]];
+        put("alias.example", &all);
+        put("alias.example", &all[..1]);
+        put("*.aliases.example", &all[..1]);
         sees(&[
+            ("alias.example", "A", "NOERROR", 2),
+            ("alias.example", "CNAME", "NOERROR", 1),
+            ("alias.example", "TXT", "NOERROR", 1),
+            ("x.aliases.example", "A", "NOERROR", 2),
+            ("y.x.aliases.example", "CNAME", "NOERROR", 1),
             ("www.example", "AAAA", "NOERROR", 1),
             ("www.example", "A", "NOERROR", 0),
             ("www.example", "TXT", "NOERROR", 1),
@@ -251,11 +261,14 @@ fn what_policies_answer_is_proven_as_they_come_and_go() {
             ("x.wild.example", "A", "NOERROR", 1),
         ]);
         put("www.example", &[&v4]);
+        put("alias.example", &[&v6]);
         put("deep.geo.example", &[&v4, &v6]);
         ours.call("DELETE", "/v1/policies/*.far.example", "");
         let later = ZONE.replace(" 1 7200", " 2 7200") + chain + "later A 192.0.2.7\n";
         ours.call("PUT", "/v1/zones/example", &later);
         sees(&[
+            ("alias.example", "AAAA", "NOERROR", 1),
+            ("alias.example", "CNAME", "NOERROR", 0),
             ("www.example", "A", "NOERROR", 1),
             ("www.example", "AAAA", "NOERROR", 0),
             ("deep.geo.example", "AAAA", "NOERROR", 1),
@@ -263,6 +276,8 @@ fn what_policies_answer_is_proven_as_they_come_and_go() {
             ("later.example", "A", "NOERROR", 1),
         ]);
         ours.call("DELETE", "/v1/policies/www.example", "");
+        ours.call("DELETE", "/v1/policies/alias.example", "");
+        ours.call("DELETE", "/v1/policies/*.aliases.example", "");
         ours.call("DELETE", "/v1/policies/deep.geo.example", "");
         sees(&[
             ("www.example", "A", "NOERROR", 2),

@@ -75,18 +75,22 @@ pub fn add_subnet(
 }
 
 /// Takes out of an answer what was added to its query, so that it says nothing that was not asked for; returns the
-/// answer's length. `question_end` is where the question of the query ends, which the answer repeats.
+/// answer's length. `question_end` is where the question of the query ends, which the answer repeats, but for an error.
 ///
 /// An answer stays as it is where it breaks off, and where anything follows the OPT record: names there may point to
 /// each other. Nothing is added to signed queries, so that no signature is looked for there.
+///
+/// # Panics
+/// Where it is shorter than a header.
 pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> usize {
     let length = reply.len();
-    if added == Added::Nothing || length < question_end || reply[4..6] != [0, 1] {
+    let records_start = records_start(reply, question_end);
+    if added == Added::Nothing || length < records_start {
         return length;
     }
-    let (mut opt, mut end) = (None, question_end);
+    let (mut opt, mut end) = (None, records_start);
     let additional = u32::from(u16::from_be_bytes([reply[10], reply[11]]));
-    let mut records = Records::of(reply, question_end);
+    let mut records = Records::of(reply, records_start);
     while let Some(record) = records.next() {
         let Some(record) = record else { return length };
         // In another section it is none (RFC 6891 §6.1.1).
@@ -213,10 +217,16 @@ pub fn fresh_for(answer: &[u8], question_end: usize) -> u32 {
     least.filter(|_| is_answer).unwrap_or(0)
 }
 
+/// Where the records of an answer begin, of whose query the question ends here: an error need not repeat it.
+fn records_start(message: &[u8], question_end: usize) -> usize {
+    if message[4..6] == [0, 0] { HEADER } else { question_end }
+}
+
 /// The OPT record of a message whose question ends at `question_end`, where it is the last record, and the only one.
 fn last_opt(message: &[u8], question_end: usize) -> Option<Range<usize>> {
-    let (mut last, mut end) = (None, question_end);
-    for record in Records::of(message, question_end) {
+    let records_start = records_start(message, question_end);
+    let (mut last, mut end) = (None, records_start);
+    for record in Records::of(message, records_start) {
         let record = record?;
         if last.is_some() {
             return None;
@@ -458,6 +468,29 @@ mod tests {
             assert_eq!(take_out_of_one_hop(&mut found, END), before.len(), "{what}");
             assert_eq!(found, before, "{what}");
         }
+    }
+
+    #[test]
+    fn an_error_without_the_question_is_passed_on_as_well() {
+        // The options reach beyond where the question would end, and look like records there.
+        let options = [KEEPALIVE, b"\0\x0a\0\x18ABCDEFG", OPT, b"\0\x0c\0\x02\0\0"];
+        let error =
+            |options: &[&[u8]]| [&[0x12, 0x34, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 1][..], &opt(options)].concat();
+        let (mut found, expected) = (error(&options), error(&options[1..]));
+        let length = take_out_of_one_hop(&mut found, END);
+        assert_eq!(found[..length], expected);
+        let mut found = error(&options);
+        assert_eq!(take_out_subnet(&mut found, END, Added::Record), HEADER);
+        assert_eq!(found[..HEADER], [0x12, 0x34, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let length = expected.len();
+        let mut padded = [expected, vec![7; 2 * PADDED_TO]].concat();
+        assert_eq!(pad(&mut padded, length, END), PADDED_TO);
+        let padding = (PADDED_TO - length - OPTION) as u16;
+        assert_eq!(
+            padded[length..length + OPTION],
+            [[0, 12], padding.to_be_bytes()].concat(),
+            "behind all others"
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api::Target;
 use dns::name::NAME_MAX;
 use dns::{Folded, Rtype};
 use domain::base::ToName;
@@ -166,16 +167,16 @@ impl Signing {
 pub struct Signatures {
     /// What they begin with, but for the type: what of it is the same, was signed in the same way.
     head: Vec<u8>,
-    /// Of either family.
-    by_set: [BySet; 2],
+    /// Of addresses of either family, and of aliases.
+    by_set: [BySet; 3],
 }
 
-/// By addresses in their order: the data of an RRSIG record.
+/// By addresses in their order, or by an alias's target: the data of an RRSIG record.
 type BySet = BTreeMap<Box<[u8]>, Arc<[u8]>>;
 
 impl Signatures {
-    /// Signs each set of its servers' addresses that a policy may answer at a name; those of `before` that are still right
-    /// stay. `None` where there are more than [`SETS_MAX`].
+    /// Signs each set of its servers that a policy may answer at a name; those of `before` that are still right stay. `None`
+    /// where there are more than [`SETS_MAX`].
     ///
     /// # Panics
     /// Where the key cannot sign, which was seen when it was read.
@@ -191,19 +192,22 @@ impl Signatures {
         let ttl = entries.map(|entry| entry.ttl.unwrap_or(TTL_DEFAULT)).max().unwrap_or(TTL_DEFAULT);
         let head = signing.head(key, name, ttl);
         let before = before.filter(|before| before.head == head);
-        let mut by_set = [BTreeMap::new(), BTreeMap::new()];
-        for family in [Family::V4, Family::V6] {
+        let mut by_set = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new()];
+        for family in FAMILIES {
             let place = place(family);
-            let mut addresses: Vec<Vec<u8>> = policy
+            let mut servers: Vec<Vec<u8>> = policy
                 .servers
                 .iter()
-                .filter_map(|server| server.target.address())
-                .filter(|address| address.is_ipv4() == (family == Family::V4))
-                .map(octets)
+                .filter_map(|server| data(&server.target))
+                .filter_map(|(of, data)| (of == family).then_some(data))
                 .collect();
-            addresses.sort();
-            let most = if policy.answers == 0 { addresses.len() } else { usize::from(policy.answers) };
-            for set in sets(&addresses, most)? {
+            servers.sort();
+            let most = match (family, policy.answers) {
+                (Family::Cname, _) => 1,
+                (_, 0) => servers.len(),
+                (_, answers) => answers.into(),
+            };
+            for set in sets(&servers, most)? {
                 let known = before.and_then(|before| before.by_set[place].get(&set.concat()[..]));
                 let data =
                     known.cloned().unwrap_or_else(|| sign(key, name, rtype(family), ttl, &head, &set).into());
@@ -215,8 +219,7 @@ impl Signatures {
 
     /// The types of what is signed.
     pub fn types(&self) -> impl Iterator<Item = Rtype> {
-        let families = [Family::V4, Family::V6].into_iter();
-        families.filter(|family| !self.by_set[place(*family)].is_empty()).map(rtype)
+        FAMILIES.into_iter().filter(|family| !self.by_set[place(*family)].is_empty()).map(rtype)
     }
 
     /// The data of the RRSIG record of these addresses, in any order.
@@ -237,6 +240,11 @@ impl Signatures {
             to.copy_from_slice(&address[..length]);
         }
         self.by_set[place(family)].get(&wanted[..count * length]).map(|data| &**data)
+    }
+
+    /// The data of the RRSIG record of an alias's target, given by its folded name in wire form.
+    pub fn of_alias(&self, target: &[u8]) -> Option<&[u8]> {
+        self.by_set[place(Family::Cname)].get(target).map(|data| &**data)
     }
 }
 
@@ -266,18 +274,46 @@ pub fn find<'a>(
     found.map(|found| &**found.value)
 }
 
+/// What a policy answers: all that is signed.
+const FAMILIES: [Family; 3] = [Family::V4, Family::V6, Family::Cname];
+
 fn place(family: Family) -> usize {
-    usize::from(family == Family::V6)
+    match family {
+        Family::V4 => 0,
+        Family::V6 => 1,
+        Family::Cname => 2,
+    }
 }
 
 fn rtype(family: Family) -> Rtype {
-    if family == Family::V4 { Rtype::A } else { Rtype::AAAA }
+    match family {
+        Family::V4 => Rtype::A,
+        Family::V6 => Rtype::AAAA,
+        Family::Cname => Rtype::CNAME,
+    }
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().into(),
-        IpAddr::V6(v6) => v6.octets().into(),
+/// The types that a policy answers with.
+pub fn types(policy: &api::Policy) -> Vec<Rtype> {
+    let answered = |family: &Family| policy.servers.iter().any(|server| family_of(&server.target) == *family);
+    FAMILIES.into_iter().filter(answered).map(rtype).collect()
+}
+
+/// The data of a server's record in canonical form (RFC 4034 §6.2), and what it is; `None` where it cannot be written.
+fn data(target: &Target) -> Option<(Family, Vec<u8>)> {
+    let data = match target {
+        Target::Address(IpAddr::V4(v4)) => v4.octets().into(),
+        Target::Address(IpAddr::V6(v6)) => v6.octets().into(),
+        Target::Cname(name) => dns::name::folded_from_text(name).ok()?,
+    };
+    Some((family_of(target), data))
+}
+
+fn family_of(target: &Target) -> Family {
+    match target {
+        Target::Address(IpAddr::V4(_)) => Family::V4,
+        Target::Address(IpAddr::V6(_)) => Family::V6,
+        Target::Cname(_) => Family::Cname,
     }
 }
 

@@ -4,6 +4,7 @@ use balancer::message::answers;
 use balancer::pending::{Asker, Pending, Unmatched};
 use dns::edns::Edns;
 use dns::name::{LABEL_MAX, NAME_MAX};
+use dns::query::HEADER;
 use dns::relay::{
     Added, PADDED_TO, add_subnet, fresh_for, is_padded, pad, question_end, take_out_of_one_hop,
     take_out_subnet,
@@ -121,7 +122,8 @@ pub(super) fn relay(octets: &[u8]) {
 /// Whether the owner's name of a record leads through octets at or behind its own place: it changes with what stands there.
 fn has_entangled(octets: &[u8]) -> bool {
     let mut parser = Parser::from_ref(octets);
-    let mut at = parser.advance(QUESTION_END).is_ok().then_some(QUESTION_END);
+    let start = if octets[4..6] == [0, 0] { HEADER } else { QUESTION_END };
+    let mut at = parser.advance(start).is_ok().then_some(start);
     while let Some(start) = at {
         if leads_past(octets, start) {
             return true;

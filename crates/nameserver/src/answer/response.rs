@@ -23,7 +23,7 @@ use crate::generation::Generation;
 use crate::policies::Steered;
 use crate::rate_limit::{self, Account};
 use crate::routed::{First, Routed};
-use crate::signing;
+use crate::signing::{self, Signatures};
 use crate::zone::{Found, Rrset, Walk, Zone, Zones};
 
 /// A response that is being composed.
@@ -374,14 +374,9 @@ impl<'a> Response<'a> {
             }
         }
         if self.dnssec_ok && !self.generation.signed.is_empty() {
-            self.sign_drawn(
-                zone,
-                family,
-                choice.order().iter().filter_map(address),
-                choice.ttl,
-                owner,
-                current,
-            )?;
+            let drawn = choice.order().iter().filter_map(address);
+            let signed = |signatures: &'a Signatures| signatures.get(family, drawn);
+            self.sign_drawn(zone, signed, choice.ttl, owner, current)?;
         }
         self.zone_servers(zone)?;
         Ok(Outcome::Done)
@@ -392,8 +387,7 @@ impl<'a> Response<'a> {
     fn sign_drawn(
         &mut self,
         zone: &'a Zone,
-        family: Family,
-        drawn: impl Iterator<Item = IpAddr>,
+        signed_as: impl FnOnce(&'a Signatures) -> Option<&'a [u8]>,
         ttl: u32,
         owner: Owner<'_>,
         current: Current<'_>,
@@ -401,7 +395,7 @@ impl<'a> Response<'a> {
         let Generation { signed, hash, .. } = self.generation;
         let is_wildcard = owner.wildcard.is_some();
         let signatures = signing::find(signed, current.folded, owner.labels, is_wildcard, hash);
-        if let Some(signature) = signatures.and_then(|signatures| signatures.get(family, drawn)) {
+        if let Some(signature) = signatures.and_then(signed_as) {
             self.answer_one(Rtype::RRSIG, ttl, signature, current)?;
             self.prove_wildcard(zone, owner.wildcard, current);
         }

@@ -7,7 +7,7 @@ use dns::{Folded, Rtype};
 
 use super::Book;
 use crate::generation::Generation;
-use crate::signing::{Key, SETS_MAX, Signatures, Signed, Signing};
+use crate::signing::{Key, SETS_MAX, Signatures, Signed, Signing, types};
 use crate::zone::{Walk, Zone};
 
 /// Why what a policy answers at a name cannot be signed: what is wrong, and what was expected.
@@ -68,7 +68,7 @@ impl Book {
         };
         let answers = |policy| {
             let steered = self.generation.policies.get(policy);
-            steered.map(|steered| families(&steered.spec)).unwrap_or_default()
+            steered.map(|steered| types(&steered.spec)).unwrap_or_default()
         };
         signing.sign(&zone, &answers, before, &self.generation.hash)
     }
@@ -180,24 +180,25 @@ impl Book {
             let what = format!("{name:?} is in the signed zone {origin:?}, and no key of it is here");
             return Err((what, "one of its keys in signing_keys".into()));
         };
-        if spec.servers.iter().any(|server| server.target.is_cname()) {
-            let what = format!("{name:?} is in the signed zone {origin:?}, and would be an alias");
-            return Err((what, "addresses, or a zone that is not signed".into()));
-        }
         if spec.when_all_down == WhenAllDown::Empty {
             let what =
-                format!("{name:?} is in the signed zone {origin:?}, which proves that it has addresses");
+                format!("{name:?} is in the signed zone {origin:?}, which proves what is answered there");
             return Err((what, "when_all_down \"answer\" there".into()));
         }
         // What is signed here is proven as the policy has it.
         if zone.is_signed_here() {
             return Ok(key);
         }
+        if spec.servers.iter().any(|server| server.target.is_cname()) {
+            let what =
+                format!("{name:?} is in the zone {origin:?}, which others sign, and would be an alias");
+            return Err((what, "addresses, or a zone that is signed here".into()));
+        }
         let found = match zone.walk(name, &self.generation.hash) {
             Walk::Name(found) => Some(found),
             _ => None,
         };
-        let answered = families(spec);
+        let answered = types(spec);
         for rtype in [Rtype::A, Rtype::AAAA] {
             let set = found.and_then(|found| found.rrset(rtype));
             let what = match (answered.contains(&rtype), set) {
@@ -214,17 +215,4 @@ impl Book {
         }
         Ok(key)
     }
-}
-
-/// The types of the addresses that a policy answers.
-fn families(spec: &api::Policy) -> Vec<Rtype> {
-    let has = |is_v4| {
-        let mut addresses = spec.servers.iter().filter_map(|server| server.target.address());
-        addresses.any(|address| address.is_ipv4() == is_v4)
-    };
-    [(Rtype::A, true), (Rtype::AAAA, false)]
-        .into_iter()
-        .filter(|(_, is_v4)| has(*is_v4))
-        .map(|(rtype, _)| rtype)
-        .collect()
 }

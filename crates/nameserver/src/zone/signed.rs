@@ -17,7 +17,7 @@ use crate::names::NameHash;
 const MADE: [Rtype; 4] = [Rtype::DNSKEY, Rtype::NSEC, Rtype::NSEC3, Rtype::RRSIG];
 
 /// Whether records of a type are made when a zone is signed here.
-pub(super) fn is_made(rtype: Rtype) -> bool {
+fn is_made(rtype: Rtype) -> bool {
     MADE.contains(&rtype)
 }
 
@@ -82,6 +82,11 @@ impl Authority {
 }
 
 impl Zone {
+    /// Whether records of a type are here because the zone was signed here.
+    pub(super) fn has_made(&self, rtype: Rtype) -> bool {
+        self.is_signed_here() && is_made(rtype)
+    }
+
     /// What keeps a zone from being signed here, as a fragment such as "it has NSEC records"; policies at its names do not.
     pub(crate) fn unsignable(&self) -> Option<String> {
         if self.links.hidden.len() > 0 {

@@ -40,7 +40,7 @@ impl Zone {
             Walk::Name(found) if found.rrset(Rtype::CNAME).is_some() => {
                 hindered(name.wire(), Rtype::CNAME, format!("{shown} has a CNAME record"))
             }
-            Walk::Name(found) if is_alias => match found.rrsets().next() {
+            Walk::Name(found) if is_alias => match found.rrsets().find(|set| !self.has_made(set.rtype)) {
                 Some(set) => {
                     let what =
                         format!("{shown} has records of type {}, beside which no alias can be", set.rtype);

@@ -38,8 +38,7 @@ impl Zone {
             let owner = dns::name::to_text(name);
             let mut sets: Vec<Rrset<'_>> = Rrset::all(sets).flat_map(|set| [set, set.signatures()]).collect();
             sets.sort_by_key(|set| (set.rtype != Rtype::SOA, set.rtype.to_int()));
-            let is_made = |set: &Rrset<'_>| self.is_signed_here() && signed::is_made(set.rtype);
-            for set in sets.into_iter().filter(|set| !is_made(set)) {
+            for set in sets.into_iter().filter(|set| !self.has_made(set.rtype)) {
                 for data in set.data() {
                     let data = shown(set.rtype, &self.given(set.rtype, data));
                     writeln!(text, "{owner} {} IN {} {data}", set.ttl, set.rtype)

@@ -2,7 +2,7 @@
 
 use dns::name::NAME_MAX;
 use dns::writer::{Full, Section};
-use dns::{Rcode, Rtype};
+use dns::{Folded, Rcode, Rtype};
 
 use routing::Family;
 
@@ -11,6 +11,7 @@ use crate::answer::chain::{Chain, Target};
 use crate::policies::Steered;
 use crate::rate_limit;
 use crate::routed::{First, Routed};
+use crate::signing::Signatures;
 use crate::zone::{Found, Rrset, Zone};
 
 impl<'a> Response<'a> {
@@ -49,6 +50,10 @@ impl<'a> Response<'a> {
         self.alias = Some(Routed { policy: steered.key_hash, region: choice.region, server: first });
         let Some(wire) = cname else { return self.none_drawn(zone, steered, &choice, current) };
         self.answer_one(Rtype::CNAME, choice.ttl, wire, current)?;
+        if self.dnssec_ok && !self.generation.signed.is_empty() {
+            let signed = |signatures: &'a Signatures| signatures.of_alias(Folded::read(wire)?.wire());
+            self.sign_drawn(zone, signed, choice.ttl, owner, current)?;
+        }
         if matches!(self.query.rtype, Rtype::CNAME | Rtype::ANY) {
             self.zone_servers(zone)?;
             return Ok(Outcome::Done);
