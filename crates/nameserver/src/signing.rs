@@ -2,8 +2,8 @@
 //! of a whole [`zone`], where the key of its delegation is here.
 //!
 //! What a policy may answer is known when it is put: each set of its servers that can be drawn is signed then, and an answer
-//! only looks its signature up. What a name has not is proven by the zone as it was signed, so the types that the policy
-//! answers are to be there, with any addresses.
+//! only looks its signature up. What a name has not is proven by the zone as it was signed: where others did that, the types
+//! that the policy answers are to be there, with any addresses.
 
 pub mod fresh;
 pub mod zone;
@@ -43,11 +43,9 @@ const PERIOD: u64 = 3 * DAY;
 
 const DAY: u64 = 24 * 3_600;
 
-/// The bit of a key's flags that says that it is one of a zone (RFC 4034 §2.1.1).
-const ZONE_KEY: u16 = 256;
-
-/// The bit of a key's flags that says that it signs keys alone, as a rule (RFC 4034 §2.1.1).
-const SECURE_ENTRY_POINT: u16 = 1;
+/// The flags of a key of a zone, and of one that its delegation trusts, which signs keys alone, as a rule (RFC 4034 §2.1.1).
+pub(crate) const ZONE_KEY: u16 = 256;
+pub(crate) const TRUSTED: u16 = 257;
 
 /// A zone's key, with its private part.
 pub struct Key {
@@ -69,6 +67,12 @@ impl Key {
         let record = parse_from_bind::<Vec<u8>>(public);
         let record = record.map_err(|_| "the public part is not one DNSKEY record".to_string())?;
         let dnskey = record.data();
+        let flags = dnskey.flags();
+        if !matches!(flags, ZONE_KEY | TRUSTED) {
+            return Err(format!(
+                "its flags are {flags}, and those of keys that sign are {ZONE_KEY} and {TRUSTED}"
+            ));
+        }
         let secret = SecretKeyBytes::parse_from_bind(private)
             .map_err(|cause| format!("the private part cannot be read: {cause}"))?;
         let pair = KeyPair::from_bytes(&secret, dnskey)
@@ -79,7 +83,7 @@ impl Key {
         Ok(Key {
             zone: Folded::read(wire.as_slice()).expect("the owner is a name"),
             public: data,
-            flags: dnskey.flags(),
+            flags,
             algorithm: dnskey.algorithm().to_int(),
             tag: dnskey.key_tag(),
             pair,
@@ -88,10 +92,11 @@ impl Key {
 
     /// Whether it is one that a delegation trusts.
     fn is_trusted(&self) -> bool {
-        self.flags & SECURE_ENTRY_POINT != 0
+        self.flags == TRUSTED
     }
 
-    fn is_same(&self, other: &Key) -> bool {
+    /// Whether it is this key, too.
+    pub fn is_same(&self, other: &Key) -> bool {
         self.zone.wire() == other.zone.wire() && self.public == other.public
     }
 }
@@ -364,13 +369,9 @@ pub(crate) mod tests {
     use domain::crypto::sign::generate;
     use domain::utils::base64;
 
-    /// The flags of a key that signs all but keys, and of one that a delegation trusts.
-    pub(crate) const UNTRUSTED: u16 = ZONE_KEY;
-    pub(crate) const TRUSTED: u16 = ZONE_KEY | SECURE_ENTRY_POINT;
-
     /// A key of `example.`
     fn key() -> Key {
-        key_with_record(&GenerateParams::EcdsaP256Sha256, UNTRUSTED).0
+        key_with_record(&GenerateParams::EcdsaP256Sha256, ZONE_KEY).0
     }
 
     /// A key of `example.` with these flags, and its record as it stands in a zone.
@@ -466,6 +467,7 @@ pub(crate) mod tests {
             (&record, "", "the private part cannot be read"),
             (&record, &record, "the private part cannot be read"),
             (&record, &other, "the two parts are not of one key"),
+            (&record.replace(" 256 ", " 385 "), &secret, "its flags are 385"),
         ] {
             let why = Key::read(public, private).expect_err(expected);
             assert!(why.contains(expected), "{why}");

@@ -6,8 +6,8 @@ use store::{Contents, Parts};
 
 use super::*;
 use crate::names::NameHash;
-use crate::signing::tests::{GenerateParams, TRUSTED, UNTRUSTED, key_with_record};
-use crate::signing::{Key, Signing};
+use crate::signing::tests::{GenerateParams, key_with_record};
+use crate::signing::{Key, Signing, TRUSTED, ZONE_KEY};
 use crate::transfer::Primary;
 use crate::zone::check_in_step;
 
@@ -598,7 +598,7 @@ const SIGNED: &str = "@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n";
 
 #[test]
 fn what_a_policy_answers_in_a_signed_zone_is_signed_as_long_as_both_are_there() {
-    let (key, record) = key_with_record(&GenerateParams::EcdsaP256Sha256, UNTRUSTED);
+    let (key, record) = key_with_record(&GenerateParams::EcdsaP256Sha256, ZONE_KEY);
     let signature = "RRSIG A 13 2 60 20300101000000 20200101000000 1 example. AAAA\n";
     let signed = |more: &str| format!("{SIGNED}{record}www 60 A 192.0.2.99\nwww 60 {signature}{more}");
     let plain = format!("{SIGNED}www 60 A 192.0.2.99\n");

@@ -8,7 +8,7 @@ use domain::crypto::sign::{GenerateParams, generate};
 use domain::utils::base64;
 use ring::digest;
 
-use super::{SECURE_ENTRY_POINT, ZONE_KEY};
+use super::TRUSTED;
 
 /// The digest of a DS record: SHA-256 (RFC 4509).
 const SHA256: u8 = 2;
@@ -41,7 +41,7 @@ pub fn make(zone: &[u8], algorithm: New) -> Option<Made> {
         New::EcdsaP384Sha384 => GenerateParams::EcdsaP384Sha384,
         New::Ed25519 => GenerateParams::Ed25519,
     };
-    let (secret, key) = generate(&parameters, ZONE_KEY | SECURE_ENTRY_POINT).ok()?;
+    let (secret, key) = generate(&parameters, TRUSTED).ok()?;
     let name = dns::name::to_text(zone);
     let (flags, protocol, number) = (key.flags(), key.protocol(), key.algorithm().to_int());
     let public = base64::encode_string(key.public_key());

@@ -86,7 +86,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::tests::{GenerateParams, TRUSTED, UNTRUSTED, key_with_record};
+    use super::super::tests::{GenerateParams, key_with_record};
+    use super::super::{TRUSTED, ZONE_KEY};
     use super::*;
     use crate::names::Cursor;
     use crate::zone::read;
@@ -145,9 +146,9 @@ mod tests {
         let (ecdsa, ed25519) = (GenerateParams::EcdsaP256Sha256, GenerateParams::Ed25519);
         for (keys, of_keys, of_all_else) in [
             (vec![key(&ecdsa, TRUSTED)], &[0][..], &[0][..]),
-            (vec![key(&ecdsa, UNTRUSTED), key(&ecdsa, TRUSTED)], &[1], &[0]),
-            (vec![key(&ecdsa, TRUSTED), key(&ecdsa, TRUSTED), key(&ecdsa, UNTRUSTED)], &[0, 1], &[2]),
-            (vec![key(&ecdsa, TRUSTED), key(&ed25519, UNTRUSTED)], &[0, 1], &[0, 1]),
+            (vec![key(&ecdsa, ZONE_KEY), key(&ecdsa, TRUSTED)], &[1], &[0]),
+            (vec![key(&ecdsa, TRUSTED), key(&ecdsa, TRUSTED), key(&ecdsa, ZONE_KEY)], &[0, 1], &[2]),
+            (vec![key(&ecdsa, TRUSTED), key(&ed25519, ZONE_KEY)], &[0, 1], &[0, 1]),
         ] {
             let expected =
                 [of_keys, of_all_else].map(|by| by.iter().map(|key| keys[*key].tag).collect::<Vec<_>>());
@@ -158,7 +159,7 @@ mod tests {
                 assert_eq!(tags, expected[usize::from(!OF_KEYS.contains(&rtype))], "{owner} {rtype}");
             }
         }
-        assert!(!signing(vec![key(&ecdsa, UNTRUSTED)]).signs(&zone), "no delegation trusts it");
+        assert!(!signing(vec![key(&ecdsa, ZONE_KEY)]).signs(&zone), "no delegation trusts it");
         let foreign = build("@ DNSKEY 257 3 13 AAAA\n");
         assert!(!signing(vec![key(&ecdsa, TRUSTED)]).signs(&foreign), "somebody else signs it");
     }

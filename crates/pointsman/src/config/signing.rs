@@ -16,8 +16,18 @@ const EXPECTED: &str = "a key as dnssec-keygen writes it: NAME.private, and NAME
 
 /// Reads the keys, given by the files of their private parts; adds what is wrong to `faults`.
 pub(super) fn read(files: &[Placed<PathBuf>], faults: &mut Faults) -> Arc<[Key]> {
-    let keys = files.iter().filter_map(|file| read_key(&file.value).map_err(|fault| faults.push(fault)).ok());
-    keys.collect()
+    let mut keys: Vec<Key> = Vec::new();
+    for file in files {
+        match read_key(&file.value) {
+            Ok(key) if keys.iter().any(|other| other.is_same(&key)) => {
+                let source = file.value.to_string_lossy();
+                faults.push(Fault::whole(source, "the key is among those before, too", "each key once"));
+            }
+            Ok(key) => keys.push(key),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    keys.into()
 }
 
 fn read_key(private: &Path) -> Result<Key, Fault> {
@@ -30,6 +40,7 @@ fn read_key(private: &Path) -> Result<Key, Fault> {
 mod tests {
     use super::*;
     use crate::config::spec::Place;
+    use nameserver::signing::fresh::{self, New};
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
@@ -46,15 +57,19 @@ mod tests {
         write("alone.private", secret, 0o600);
         write("wrong.private", secret, 0o600);
         write("wrong.key", "example. IN DNSKEY 256 3 15 l02Woi0iS8Aa25FQkUd9RMzZHJpBoRQwAQEX1SxZJA4=", 0o644);
-        let names = ["open.private", "alone.private", "wrong.private"];
+        let made = fresh::make(b"\x07example\0", New::Ed25519).expect("randomness");
+        write("good.private", &made.private, 0o600);
+        write("good.key", &made.public, 0o644);
+        let names = ["open.private", "alone.private", "wrong.private", "good.private", "good.private"];
         let files = names.map(|name| Placed { value: folder.join(name), place: Place::Flag("signing-keys") });
         let mut faults = Faults::default();
-        assert!(read(&files, &mut faults).is_empty());
+        assert_eq!(read(&files, &mut faults).len(), 1);
         let told = faults.to_string();
         let expected = [
             "open.private: the file holds secrets",
             "alone.key: it cannot be read",
             "wrong.private: the private part",
+            "good.private: the key is among those before, too",
         ];
         assert!(expected.iter().all(|expected| told.contains(expected)) && !told.contains("c2Vj"), "{told}");
         fs::remove_dir_all(&folder).expect("it is ours");
