@@ -328,8 +328,12 @@ fn policies_and_keys_come_and_go() {
     assert!(answer.status == 422 && answer.text().contains(expected), "{}", answer.text());
     believed(&new_key, "ns.example", "127.0.0.1");
 
-    // Without a key it is as it was given.
-    reload(&mut ours, &[]);
+    // Without a key it is as it was given; one that delegations do not trust is none of a whole zone.
+    let of_zone = generate(&folder, "example", &["-a", "ED25519"]);
+    let of_another = generate(&folder, "example.org", &["-a", "ED25519", "-f", "KSK"]);
+    reload(&mut ours, &[&of_zone, &of_another]);
+    ours.program.has_said("nobody has signed the zone");
+    ours.program.has_said("the zone is not here");
     let plain = Question::new("ns.example", "A").dnssec_ok().udp(ours.dns());
     assert_eq!(plain.answer, ["ns.example. 300 in a 127.0.0.1"]);
     assert!(Question::new("example", "DNSKEY").udp(ours.dns()).answer.is_empty());

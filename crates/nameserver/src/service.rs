@@ -37,7 +37,7 @@ use crate::zone::View;
 const TOLD_MAX: usize = 20;
 
 /// How often it is looked whether signatures are to be made anew.
-const RENEWAL: Duration = Duration::from_secs(3_600);
+const RENEWAL: Duration = Duration::from_secs(60);
 
 /// What tells the draws of probes from others that begin with the same seed.
 const PROBING: u64 = 0x7072_6f62_6500_0000;
@@ -225,6 +225,7 @@ impl Service {
         import(&self.editor, imports).await?;
         self.warn_of_steered();
         self.warn_of_views();
+        self.warn_of_keys();
         if let Some(writer) = &mut prepared.tap {
             writer.make_file().map_err(StartError::Tap)?;
         }
@@ -319,6 +320,7 @@ impl Service {
         }
         self.warn_of_steered();
         self.warn_of_views();
+        self.warn_of_keys();
         Ok(applied)
     }
 
@@ -370,6 +372,26 @@ impl Service {
         let unheard = addresses.filter(|address| !is_heard(address)).map(IpAddr::to_string);
         if let Some(addresses) = told(unheard.collect()) {
             tracing::warn!(addresses, "views have addresses at which listen takes no queries");
+        }
+    }
+
+    /// Tells of keys that sign nothing: of zones that are not there, or have other keys.
+    fn warn_of_keys(&self) {
+        let book = self.editor.book();
+        let Some(signing) = &book.signing else { return };
+        let (zones, hash) = (&book.generation.zones, &book.generation.hash);
+        for key in signing.keys() {
+            let zone = zones.all().get(key.zone(), hash);
+            let why = match zone {
+                None => "the zone is not here",
+                Some(zone) if key.is_in(zone) => continue,
+                Some(zone) if zone.is_signed() => "the zone has other keys",
+                Some(_) => {
+                    "nobody has signed the zone, and it is signed here only by a key that delegations trust (flags 257), \
+                     and where no primary gives it"
+                }
+            };
+            tracing::warn!(?key, why, "a signing key signs nothing");
         }
     }
 

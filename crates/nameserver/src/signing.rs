@@ -95,6 +95,17 @@ impl Key {
         self.flags == TRUSTED
     }
 
+    /// The zone that it is of.
+    pub fn zone(&self) -> &Folded {
+        &self.zone
+    }
+
+    /// Whether a zone has it among its DNSKEY records.
+    pub fn is_in(&self, zone: &Zone) -> bool {
+        self.zone.wire() == zone.origin().wire()
+            && zone.keys().is_some_and(|keys| keys.data().any(|data| data == self.public))
+    }
+
     /// Whether it is this key, too.
     pub fn is_same(&self, other: &Key) -> bool {
         self.zone.wire() == other.zone.wire() && self.public == other.public
@@ -121,6 +132,11 @@ impl Signing {
         Signing { keys, period: now / PERIOD }
     }
 
+    /// The keys, in their order.
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
     /// The same, from now on, where that is to be.
     pub fn renewed(&self, now: u64) -> Option<Signing> {
         let renewed = Signing::new(self.keys.clone(), now);
@@ -137,11 +153,7 @@ impl Signing {
 
     /// The key by which a zone is signed: one that its DNSKEY records have, best one that does not sign keys alone.
     pub fn key_of(&self, zone: &Zone) -> Option<&Key> {
-        let has = |key: &&Key| {
-            key.zone.wire() == zone.origin().wire()
-                && zone.keys().is_some_and(|keys| keys.data().any(|data| data == key.public))
-        };
-        let mut keys: Vec<&Key> = self.keys.iter().filter(has).collect();
+        let mut keys: Vec<&Key> = self.keys.iter().filter(|key| key.is_in(zone)).collect();
         keys.sort_by_key(|key| key.is_trusted());
         keys.first().copied()
     }
