@@ -48,9 +48,11 @@ enum Action {
 /// Algorithms that new keys may have.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Algorithm {
-    /// What all validators know (RFC 8624)
+    /// ECDSA with the curve P-256, which all validators know (RFC 8624)
     Ecdsap256sha256,
+    /// ECDSA with the curve P-384
     Ecdsap384sha384,
+    /// Ed25519, of which signatures are made and checked quickest, and which few old validators do not know
     Ed25519,
 }
 
