@@ -51,7 +51,7 @@ pub(crate) const TRUSTED: u16 = 257;
 pub struct Key {
     zone: Folded,
     /// The data of its DNSKEY record.
-    public: Vec<u8>,
+    public: Arc<[u8]>,
     flags: u16,
     algorithm: u8,
     tag: u16,
@@ -82,7 +82,7 @@ impl Key {
         let wire = record.owner().to_canonical_name::<Vec<u8>>();
         Ok(Key {
             zone: Folded::read(wire.as_slice()).expect("the owner is a name"),
-            public: data,
+            public: data.into(),
             flags,
             algorithm: dnskey.algorithm().to_int(),
             tag: dnskey.key_tag(),
@@ -103,11 +103,15 @@ impl Key {
     /// Whether a zone has it among its DNSKEY records.
     pub fn is_in(&self, zone: &Zone) -> bool {
         self.zone.wire() == zone.origin().wire()
-            && zone.keys().is_some_and(|keys| keys.data().any(|data| data == self.public))
+            && zone.keys().is_some_and(|keys| keys.data().any(|data| *data == *self.public))
     }
 
-    /// Whether it is this key, too.
-    pub fn is_same(&self, other: &Key) -> bool {
+    /// Whether signatures do not tell which of both made them: it is the same key, or, by chance, has the same tag.
+    pub fn clashes(&self, other: &Key) -> bool {
+        self.zone.wire() == other.zone.wire() && self.algorithm == other.algorithm && self.tag == other.tag
+    }
+
+    fn is_same(&self, other: &Key) -> bool {
         self.zone.wire() == other.zone.wire() && self.public == other.public
     }
 }
@@ -182,8 +186,9 @@ impl Signing {
 /// The signatures of what one name may be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signatures {
-    /// What they begin with, but for the type: what of it is the same, was signed in the same way.
+    /// What they begin with, but for the type, and whose they are: what of both is the same, was signed in the same way.
     head: Vec<u8>,
+    by: Arc<[u8]>,
     /// Of addresses of either family, and of aliases.
     by_set: [BySet; 3],
 }
@@ -208,7 +213,7 @@ impl Signatures {
         // What is answered for less is right, too (RFC 4035 §5.3.3).
         let ttl = entries.map(|entry| entry.ttl.unwrap_or(TTL_DEFAULT)).max().unwrap_or(TTL_DEFAULT);
         let head = signing.head(key, name, ttl);
-        let before = before.filter(|before| before.head == head);
+        let before = before.filter(|before| before.head == head && before.by == key.public);
         let mut by_set = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new()];
         for family in FAMILIES {
             let place = place(family);
@@ -231,7 +236,7 @@ impl Signatures {
                 by_set[place].insert(set.concat().into(), data);
             }
         }
-        Some(Signatures { head, by_set })
+        Some(Signatures { head, by: key.public.clone(), by_set })
     }
 
     /// The types of what is signed.

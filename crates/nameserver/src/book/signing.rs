@@ -42,7 +42,8 @@ impl Book {
         let zones = self.generation.zones.all().iter().filter(is_to_change).cloned();
         for zone in zones.collect::<Vec<_>>() {
             let origin = zone.origin();
-            let before = served.zones.all().get(origin, &served.hash);
+            // Where keys have changed, one may have the tag that another one had.
+            let before = served.zones.all().get(origin, &served.hash).filter(|_| !anew);
             let placed = self.stored_zone(&dns::name::to_text(origin.wire()), &zone.to_text());
             let placed = placed.and_then(|zone| self.place_zone(zone, before.cloned(), None));
             placed.unwrap_or_else(|found| faults.append(found));

@@ -96,14 +96,14 @@ mod tests {
     const HEAD: &str = "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n";
 
     fn build(text: &str) -> Zone {
+        build_at(b"\x07example\0", text)
+    }
+
+    fn build_at(origin: &[u8], text: &str) -> Zone {
         let include = |_: &str| Err("nothing is included".to_string());
         let text = format!("{HEAD}{text}");
-        let source = read::Source {
-            name: "t",
-            text: text.as_bytes(),
-            origin: Some(b"\x07example\0"),
-            include: &include,
-        };
+        let source =
+            read::Source { name: "t", text: text.as_bytes(), origin: Some(origin), include: &include };
         let built = read::read(&source).and_then(|master| Zone::build(&master, "t", &NameHash::new(1)));
         built.unwrap_or_else(|faults| panic!("{faults}\n{text}"))
     }
@@ -185,6 +185,21 @@ mod tests {
                 "{}",
                 told.0
             );
+        }
+    }
+
+    #[test]
+    fn a_hash_before_a_long_name_is_no_name() {
+        let signing = signing(vec![key(&GenerateParams::Ed25519, TRUSTED)]);
+        for (octets, is_signed) in [(222, true), (223, false)] {
+            let labels = [[62; 63]; 3].concat();
+            let last = octets - labels.len() - 2;
+            let origin = [&labels, &[last as u8][..], &vec![b'a'; last], &[0]].concat();
+            let sign = |text| signing.sign(&build_at(&origin, text), &|_| vec![], None, &NameHash::new(1));
+            let told = sign("@ NSEC3PARAM 1 0 0 -\n").err().map(|(what, _)| what);
+            assert_eq!(told.as_ref().is_none(), is_signed, "{told:?}");
+            assert!(told.is_none_or(|what| what.contains("its name is too long")));
+            assert!(sign("").is_ok());
         }
     }
 

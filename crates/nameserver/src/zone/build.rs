@@ -1,6 +1,5 @@
 //! A zone out of the records of a master file.
 
-use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,11 +7,8 @@ use std::sync::Arc;
 use api::policy::TTL_MAX;
 use api::{Fault, Faults};
 use dns::{Folded, Rtype};
-use domain::base::name::ParsedName;
-use domain::base::rdata::{ComposeRecordData, ParseRecordData};
-use domain::dep::octseq::Parser;
-use domain::rdata::ZoneRecordData;
 
+use super::canonical::canonical;
 use super::read::{Master, Record, shown};
 use super::{History, Node, Rrset, Zone, nsec3, rrset};
 use crate::names::{NameHash, NameTable};
@@ -265,18 +261,6 @@ fn remove_equal(rtype: Rtype, data: &mut Vec<&[u8]>) {
     }
     let mut seen = HashSet::new();
     data.retain(|octets| seen.insert(canonical(rtype, octets)));
-}
-
-/// Record data in canonical form (RFC 4034 §6.2).
-pub(super) fn canonical(rtype: Rtype, data: &[u8]) -> Cow<'_, [u8]> {
-    if !data.iter().any(u8::is_ascii_uppercase) {
-        return data.into();
-    }
-    let read = ZoneRecordData::<&[u8], ParsedName<&[u8]>>::parse_rdata(rtype, &mut Parser::from_ref(data));
-    let Ok(Some(read)) = read else { return data.into() };
-    let mut folded = Vec::with_capacity(data.len());
-    read.compose_canonical_rdata(&mut folded).expect("appending to a vector cannot fail");
-    folded.into()
 }
 
 /// What may not stand together at one name.

@@ -8,12 +8,13 @@
 //! - `zones`: several zones, and which of them a name belongs to; `views`: which of all are answered from where.
 //! - `denial`: how a zone proves what is not there, by the chain of `nsec` or `nsec3`.
 //! - [`read`]: a master file's records, with the `forms` of their data; `text`: the way back.
-//! - `build`: a zone out of records; `links`: what is found and composed then.
+//! - `build`: a zone out of records, equal ones (`canonical`) once; `links`: what is found and composed then.
 //! - `signed`: a zone with the keys, the chain and the signatures of one that is signed here.
 //! - `tree`: names that come and go, and those above them with them; `steering`: policies at names.
 //! - `history`: what changed from one version to the next, for secondaries; `changed`: a zone after what a primary changed.
 
 mod build;
+mod canonical;
 mod changed;
 mod denial;
 mod forms;

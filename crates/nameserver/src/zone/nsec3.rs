@@ -21,6 +21,9 @@ const SHA1: u8 = 1;
 /// A hash: of SHA-1, 20 octets.
 type Hash = [u8; 20];
 
+/// The label of a hash, with its length octet: base32hex of 20 octets (RFC 5155 §3).
+pub(super) const LABEL: usize = 1 + 32;
+
 /// No entry of a chain.
 const NONE: u32 = u32::MAX;
 

@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
+use dns::name::NAME_MAX;
 use dns::{Folded, Rtype};
 use domain::rdata::dnssec::RtypeBitmap;
 
-use super::build::canonical;
+use super::canonical::canonical;
 use super::history::Owners;
 use super::nsec3::{self, Nsec3};
 use super::text::order_key;
@@ -62,7 +63,7 @@ enum Authority {
     Zone,
     /// Those of the zone below it, which is delegated here, but for what the parent says of it.
     Cut,
-    /// Those of the zone below it.
+    /// Those of the zone below it, or of nobody, for they are below a DNAME.
     Below,
 }
 
@@ -89,6 +90,9 @@ impl Zone {
 
     /// What keeps a zone from being signed here, as a fragment such as "it has NSEC records"; policies at its names do not.
     pub(crate) fn unsignable(&self) -> Option<String> {
+        if Nsec3::wanted(self).is_some() && self.origin.wire().len() + nsec3::LABEL > NAME_MAX {
+            return Some("its name is too long for the owners of NSEC3 records".into());
+        }
         if self.links.hidden.len() > 0 {
             return Some("it has NSEC3 records".into());
         }
@@ -174,6 +178,7 @@ impl Zone {
             let name = Folded::read(wire).expect("names of a zone are valid");
             let authority = match self.walk(&name, hash) {
                 Walk::Delegation(_, labels) if labels < name.labels() => Authority::Below,
+                Walk::Dname(..) => Authority::Below,
                 Walk::Delegation(..) => Authority::Cut,
                 _ => Authority::Zone,
             };
@@ -241,8 +246,8 @@ fn bitmap(types: &[Rtype]) -> Vec<u8> {
     bitmap.finalize().as_slice().to_vec()
 }
 
-/// Adds the NSEC records of names in canonical order: of all that have records, and are not below a delegation (RFC 4035
-/// §2.3).
+/// Adds the NSEC records of names in canonical order: of all that have records, and are not below a delegation or a DNAME
+/// (RFC 4035 §2.3).
 fn add_nsec(owned: &mut [Owned], ttl: u32) {
     let mut chained: Vec<&mut Owned> = owned.iter_mut().filter(|owned| !owned.types.is_empty()).collect();
     let mut next: Vec<Vec<u8>> = chained.iter().map(|owned| owned.name.wire().to_vec()).collect();

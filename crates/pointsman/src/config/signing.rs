@@ -19,9 +19,9 @@ pub(super) fn read(files: &[Placed<PathBuf>], faults: &mut Faults) -> Arc<[Key]>
     let mut keys: Vec<Key> = Vec::new();
     for file in files {
         match read_key(&file.value) {
-            Ok(key) if keys.iter().any(|other| other.is_same(&key)) => {
-                let source = file.value.to_string_lossy();
-                faults.push(Fault::whole(source, "the key is among those before, too", "each key once"));
+            Ok(key) if keys.iter().any(|other| other.clashes(&key)) => {
+                let what = "the key is among those before, or has the same tag as another one of the zone";
+                faults.push(Fault::whole(file.value.to_string_lossy(), what, "each key once"));
             }
             Ok(key) => keys.push(key),
             Err(fault) => faults.push(fault),
@@ -69,7 +69,7 @@ mod tests {
             "open.private: the file holds secrets",
             "alone.key: it cannot be read",
             "wrong.private: the private part",
-            "good.private: the key is among those before, too",
+            "good.private: the key is among those before",
         ];
         assert!(expected.iter().all(|expected| told.contains(expected)) && !told.contains("c2Vj"), "{told}");
         fs::remove_dir_all(&folder).expect("it is ours");
