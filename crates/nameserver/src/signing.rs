@@ -8,6 +8,7 @@
 pub mod fresh;
 pub mod zone;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -17,9 +18,11 @@ use api::Target;
 use dns::name::NAME_MAX;
 use dns::{Folded, Rtype};
 use domain::base::ToName;
+use domain::base::iana::SecurityAlgorithm;
 use domain::base::rdata::ComposeRecordData;
 use domain::crypto::sign::{KeyPair, SecretKeyBytes, SignRaw};
 use domain::dnssec::common::parse_from_bind;
+use domain::utils::base64;
 use routing::policy::{Family, TTL_DEFAULT};
 
 use crate::names::{NameHash, NameTable, Value};
@@ -73,7 +76,7 @@ impl Key {
                 "its flags are {flags}, and those of keys that sign are {ZONE_KEY} and {TRUSTED}"
             ));
         }
-        let secret = SecretKeyBytes::parse_from_bind(private)
+        let secret = SecretKeyBytes::parse_from_bind(&padded(private, dnskey.algorithm()))
             .map_err(|cause| format!("the private part cannot be read: {cause}"))?;
         let pair = KeyPair::from_bytes(&secret, dnskey)
             .map_err(|cause| format!("the two parts are not of one key that can be used: {cause}"))?;
@@ -296,6 +299,28 @@ pub fn find<'a>(
     found.map(|found| &**found.value)
 }
 
+/// The private part of a key, its number in as many octets as the curve has: one key in 256 begins with zeros, which
+/// `dnssec-keygen` leaves out, and `domain` misses.
+fn padded(private: &str, algorithm: SecurityAlgorithm) -> Cow<'_, str> {
+    let octets = match algorithm {
+        SecurityAlgorithm::ECDSAP256SHA256 => 32,
+        SecurityAlgorithm::ECDSAP384SHA384 => 48,
+        _ => return private.into(),
+    };
+    let line = private.lines().find_map(|line| line.strip_prefix(PRIVATE_KEY));
+    match line.map(|text| (text, base64::decode::<Vec<u8>>(text.trim()))) {
+        Some((text, Ok(number))) if number.len() < octets => {
+            let whole = [vec![0; octets - number.len()], number].concat();
+            let line = |text: &str| format!("{PRIVATE_KEY}{text}");
+            private.replace(&line(text), &line(&format!(" {}", base64::encode_string(&whole)))).into()
+        }
+        _ => private.into(),
+    }
+}
+
+/// What the line of the number begins with.
+const PRIVATE_KEY: &str = "PrivateKey:";
+
 /// What a policy answers: all that is signed.
 const FAMILIES: [Family; 3] = [Family::V4, Family::V6, Family::Cname];
 
@@ -384,7 +409,6 @@ pub(crate) mod tests {
     use super::*;
     pub(crate) use domain::crypto::sign::GenerateParams;
     use domain::crypto::sign::generate;
-    use domain::utils::base64;
 
     /// A key of `example.`
     fn key() -> Key {
@@ -469,6 +493,30 @@ pub(crate) mod tests {
         assert_eq!(same(&of(&policy(1, 2, 30), &renewed, Some(&first))), 0, "another time");
         assert!(!renewed.signs_as(&signing) && signing.signs_as(&Signing::new(Arc::default(), NOW + 1)));
         assert!(signing.expiration() - signing.inception() == 14 * 24 * 3_600 + 3_600);
+    }
+
+    #[test]
+    fn a_number_without_its_zeros_is_the_same_key() {
+        for (algorithm, number) in
+            [(GenerateParams::EcdsaP256Sha256, 13), (GenerateParams::EcdsaP384Sha384, 14)]
+        {
+            let begins_with_zero = (0..100_000).find_map(|_| {
+                let (secret, public) = generate(&algorithm, ZONE_KEY).expect("randomness");
+                let whole = secret.display_as_bind().to_string();
+                let text =
+                    whole.lines().find_map(|line| line.strip_prefix("PrivateKey: ")).expect("it has one");
+                let octets = base64::decode::<Vec<u8>>(text).expect("it is Base64");
+                let short = octets.strip_prefix(&[0])?;
+                let private = whole.replace(text, &base64::encode_string(short));
+                let public = base64::encode_string(public.public_key());
+                Some((format!("example. IN DNSKEY 256 3 {number} {public}"), private, whole))
+            });
+            let (public, short, whole) = begins_with_zero.expect("one in 256");
+            assert_ne!(short, whole);
+            assert!(Key::read(&public, &short).is_ok() && Key::read(&public, &whole).is_ok());
+            let cut = short.replace("PrivateKey: ", "PrivateKey: ====");
+            assert!(Key::read(&public, &cut).is_err());
+        }
     }
 
     #[test]
