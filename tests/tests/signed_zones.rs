@@ -159,7 +159,10 @@ fn a_key_of_ours_is_one_to_others() {
         // BIND's signer takes it.
         let zone = folder.write("example", format!("$ORIGIN example.\n{ZONE}$INCLUDE {public}\n"));
         let key = private.strip_suffix(".private").expect("it ends so");
-        let signed = Command::new("dnssec-signzone").args(["-z", "-o", "example", &zone, key]).output();
+        let signed = Command::new("dnssec-signzone")
+            .args(["-z", "-o", "example", &zone, key])
+            .current_dir(folder.path())
+            .output();
         let signed = signed.expect("dnssec-signzone (Debian: bind9-utils)");
         assert!(signed.status.success(), "{}", String::from_utf8_lossy(&signed.stderr));
         // And none is written over.
