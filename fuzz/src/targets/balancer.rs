@@ -65,9 +65,10 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
     vec![good, alone, QUERY.to_vec()]
 }
 
-/// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive and padding out of it, which leaves a query
-/// that is all else; what is taken out of whatever may be an answer, and has no names that depend on it, leaves a message that `domain` reads as before, but for
-/// the OPT record, and so does padding; and it is fresh no longer than any record that it has for an answer.
+/// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive and padding out of it, which
+/// leaves a query that is all else. What is taken out of whatever may be an answer, and has no names that depend on it, leaves
+/// a message that `domain` reads as before, but for the OPT record, and so does padding; and it is fresh no longer than any
+/// record that it has for an answer.
 pub(super) fn relay(octets: &[u8]) {
     let (mut query, mut name) = (octets.to_vec(), Folded::root());
     let subnet = ClientSubnet::new([192, 0, 2, 77].into(), 24);

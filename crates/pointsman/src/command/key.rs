@@ -52,7 +52,7 @@ enum Algorithm {
     Ecdsap256sha256,
     /// ECDSA with the curve P-384
     Ecdsap384sha384,
-    /// Ed25519, of which signatures are made and checked quickest, and which few old validators do not know
+    /// Ed25519, which a few old validators do not know
     Ed25519,
 }
 
