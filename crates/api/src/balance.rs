@@ -34,6 +34,9 @@ pub struct BalanceStatus {
     pub turned_away: u64,
     /// Queries that were sent to a second back end.
     pub retries: u64,
+    /// The answers that are given again, where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheStatus>,
     /// The back ends.
     pub back_ends: Vec<BackEndStatus>,
 }
@@ -79,6 +82,28 @@ pub struct BackEndStatus {
     /// How long an answer took, in milliseconds, in the mean; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_milliseconds: Option<f64>,
+}
+
+/// The answers that a balancer gives again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CacheStatus {
+    /// Answers that it holds, also such as are not fresh any more.
+    pub entries: u64,
+    /// Queries that were answered from it.
+    pub hits: u64,
+    /// Queries that might have been, but for what it did not have.
+    pub misses: u64,
+    /// Queries that no back end answered, and that had an answer from it which is not fresh any more.
+    pub stale: u64,
+    /// Answers that gave way to others while they were fresh.
+    pub pushed_out: u64,
+}
+
+/// How many answers were forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Forgotten {
+    /// So many.
+    pub answers: u64,
 }
 
 /// A back end to be added.

@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dns::edns::{Edns, OPTION};
-use dns::query::{HEADER, Refusal, TRUNCATED};
-use dns::relay::{Added, PADDED_TO, add_subnet, is_padded, pad, take_out_of_one_hop, take_out_subnet};
+use dns::query::{HEADER, MESSAGE_MAX, Refusal, TRUNCATED};
+use dns::relay::{
+    Added, PADDED_TO, add_subnet, is_padded, pad, take_out_cookies, take_out_of_one_hop, take_out_subnet,
+};
+use dns::reuse;
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::Admission;
@@ -22,6 +25,7 @@ use routing::balance::Set;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
+use crate::cache::{self, Cache};
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
@@ -78,6 +82,8 @@ pub struct Connections {
     pub admission: Arc<Admission>,
     /// Who may ask; everybody where it is not given.
     pub allow: Option<Acl>,
+    /// Answers that are given again, where they are.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// What is picked by, and where it is counted.
@@ -105,6 +111,8 @@ pub(crate) struct Way {
 /// A query that may go on.
 struct Asked {
     key: u64,
+    /// Under what its answer may be kept; empty where it may not.
+    cache_key: Vec<u8>,
     question_end: usize,
     edns: Option<Edns>,
 }
@@ -158,25 +166,29 @@ impl Connections {
 
     /// Answers one query, where it gets an answer, and ends once all that became of it is counted.
     pub(crate) async fn answer(&self, query: &[u8], way: Way, answers: &mpsc::Sender<Vec<u8>>) {
-        let asked = match self.read(query) {
+        let asked = match self.read(query, way) {
             Ok(asked) => asked,
             Err(Some(answer)) => return tell(answers, answer).await,
             Err(None) => return,
         };
+        if let Some(answer) = self.find(query, &asked) {
+            return tell(answers, padded(answer, query, asked.question_end, way)).await;
+        }
         let is_told = match self.seat(way.client.ip()) {
             Some(seat) => self.carry(query, &asked, way, seat, answers).await.is_some(),
             None => false,
         };
         if !is_told {
             let servfail = Says::Rcode(Rcode::SERVFAIL);
-            let answer = ours(query, asked.question_end, asked.edns.as_ref(), servfail);
+            let ours = || ours(query, asked.question_end, asked.edns.as_ref(), servfail);
+            let answer = self.find_stale(query, &asked).unwrap_or_else(ours);
             tell(answers, padded(answer, query, asked.question_end, way)).await;
         }
     }
 
     /// Reads a query; what does not go on is answered by us, or not at all.
-    fn read(&self, query: &[u8]) -> Result<Asked, Option<Vec<u8>>> {
-        let mut name = Folded::root();
+    fn read(&self, query: &[u8], way: Way) -> Result<Asked, Option<Vec<u8>>> {
+        let (mut name, mut cache_key) = (Folded::root(), Vec::new());
         let desk = self.desk();
         desk.counters.queries.add(1);
         match Query::read(query, &mut name) {
@@ -186,11 +198,14 @@ impl Connections {
                 desk.counters.transfers.add(1);
                 Err(Some(ours(query, asked.head.len(), asked.edns.as_ref(), refused)))
             }
-            Ok(asked) => Ok(Asked {
-                key: desk.picker.hash_question(&asked),
-                question_end: asked.head.len(),
-                edns: asked.edns,
-            }),
+            Ok(asked) => {
+                if self.cache.is_some() {
+                    let subnet = self.client_address.subnet(way.client.ip());
+                    reuse::key(&asked, query, subnet.as_ref(), &mut cache_key);
+                }
+                let (key, question_end) = (desk.picker.hash_question(&asked), asked.head.len());
+                Ok(Asked { key, cache_key, question_end, edns: asked.edns })
+            }
             Err(Refusal::Silence) => {
                 desk.counters.no_query.add(1);
                 Err(None)
@@ -203,6 +218,43 @@ impl Connections {
                 Err(length.map(|length| out[..length].to_vec()))
             }
         }
+    }
+
+    /// The answer to a query that is kept, if there is one.
+    fn find(&self, query: &[u8], asked: &Asked) -> Option<Vec<u8>> {
+        let found = self.kept(query, asked, |cache, of, out| cache.find(of, self.now(), out));
+        if self.cache.is_some() && !asked.cache_key.is_empty() {
+            let counters = &self.desk().counters;
+            if found.is_some() { &counters.cache_hits } else { &counters.cache_misses }.add(1);
+        }
+        found
+    }
+
+    /// The same of one that need not be fresh, for a query that no back end answers.
+    fn find_stale(&self, query: &[u8], asked: &Asked) -> Option<Vec<u8>> {
+        let found = self.kept(query, asked, |cache, of, out| cache.find_stale(of, self.now(), out));
+        self.desk().counters.cache_stale.add(u64::from(found.is_some()));
+        found
+    }
+
+    fn kept(
+        &self,
+        query: &[u8],
+        asked: &Asked,
+        find: impl FnOnce(&Cache, cache::Asked<'_>, &mut [u8]) -> Option<usize>,
+    ) -> Option<Vec<u8>> {
+        let Asked { cache_key, question_end, .. } = asked;
+        let cache = self.cache.as_ref().filter(|_| !cache_key.is_empty())?;
+        let of = cache::Asked {
+            key: cache_key,
+            message: query,
+            question_end: *question_end,
+            length_max: MESSAGE_MAX,
+        };
+        let mut out = vec![0; cache::FOUND_MAX];
+        let length = find(cache, of, &mut out)?;
+        out.truncate(length);
+        Some(out)
     }
 
     /// A place for one more query of this client; `None`, which is counted, where it or all have as many as they may.
@@ -235,6 +287,10 @@ impl Connections {
         let (mut onward, mut added) = (query.to_vec(), Added::Nothing);
         let length = take_out_of_one_hop(&mut onward, question_end);
         onward.truncate(length);
+        if self.cache.is_some() {
+            let length = take_out_cookies(&mut onward, question_end);
+            onward.truncate(length);
+        }
         if let Some(subnet) = self.client_address.subnet(way.client.ip()) {
             added = add_subnet(&mut onward, question_end, asked.edns.as_ref(), &subnet);
         }
@@ -243,6 +299,9 @@ impl Connections {
             let length = take_out_subnet(&mut reply, question_end, added);
             let length = take_out_of_one_hop(&mut reply[..length], question_end);
             reply.truncate(length);
+            if let Some(cache) = &self.cache {
+                cache.keep(&asked.cache_key, &reply, question_end, self.now());
+            }
             padded(reply, query, question_end, way)
         };
         let (mut tried, mut tries, mut is_free) = (Set::EMPTY, 0, false);
@@ -491,6 +550,7 @@ pub(crate) mod tests {
             limits,
             admission: Arc::new(limits.admission()),
             allow: None,
+            cache: None,
         }
     }
 

@@ -117,6 +117,12 @@ pub struct FrontCounters {
     pub answers: Count,
     /// Those of them that came after their timeout, while another back end was waited for.
     pub late_answers: Count,
+    /// Queries that were answered from the cache, fresh.
+    pub cache_hits: Count,
+    /// Queries that might have been, but for what the cache did not have.
+    pub cache_misses: Count,
+    /// Queries that no back end answered, and that had an answer from the cache which is not fresh any more.
+    pub cache_stale: Count,
     /// Looks for messages that the system failed: clients are left alone for a while then.
     pub receive_failed: Count,
     /// Messages and connections of clients that may not ask: dropped, closed.

@@ -9,6 +9,7 @@
 //! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
 //! - [`picker`]: one thread's view of them, and what it picks.
 //! - [`client_address`]: how a back end learns whose query it is.
+//! - [`cache`]: answers that are given again.
 //! - [`clients`]: how many queries each client has under way.
 //! - [`pending`]: queries that wait for replies; [`lines`]: sockets to back ends; [`worker`]: the thread that has both.
 //! - [`doubts`]: back ends that may be gone.
@@ -25,6 +26,7 @@
 //! - [`descriptors`]: whether the system allows as many sockets as all that may need.
 //! - [`service`]: [`Service`], all of it, started and stopped.
 
+pub mod cache;
 pub mod circle;
 pub mod client_address;
 pub mod clients;
@@ -52,4 +54,4 @@ pub mod told;
 pub mod watch;
 pub mod worker;
 
-pub use service::{Options, Service};
+pub use service::{Caching, Options, Service};

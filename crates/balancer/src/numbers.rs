@@ -10,6 +10,7 @@ use net::count::Count;
 use net::udp::UdpListener;
 use routing::balance::pressure::Step;
 
+use crate::cache::Cache;
 use crate::counters::FrontCounters;
 use crate::credits;
 use crate::field::Field;
@@ -30,6 +31,8 @@ pub struct Numbers {
     pub fronts: Vec<Arc<FrontCounters>>,
     /// The sockets of the threads, which close them when they end.
     pub sockets: Vec<Weak<UdpListener>>,
+    /// Answers that are given again, where they are.
+    pub cache: Option<Arc<Cache>>,
     /// What became of reports, where agents are waited for.
     pub credits: Option<Arc<credits::Counters>>,
 }

@@ -51,6 +51,8 @@ pub struct Waiting {
     pub question_end: usize,
     /// A hash of the question.
     pub key: u64,
+    /// Under what its answer may be kept; empty where it may not.
+    pub cache_key: Vec<u8>,
     /// The place of the back end that it went to last.
     pub back_end: usize,
     /// The places of all back ends that it went to.
@@ -140,6 +142,7 @@ impl Pending {
             query: Vec::new(),
             question_end: 0,
             key: 0,
+            cache_key: Vec::new(),
             back_end: 0,
             tried: Set::EMPTY,
             load: 0,
@@ -195,6 +198,7 @@ impl Pending {
         (waiting.asker, waiting.is_answered, waiting.number) = (asker, false, self.taken);
         waiting.query.clear();
         waiting.query.extend_from_slice(query);
+        waiting.cache_key.clear();
         (waiting.question_end, waiting.key, waiting.tried) = (question_end, key, Set::EMPTY);
         Ok(Index(place))
     }
@@ -308,9 +312,12 @@ impl Pending {
         // A late reply is held against the message, so both have it.
         let mut query = std::mem::take(&mut self.places[there].query);
         query.clone_from(&self.places[here].query);
+        // It is kept under what stands at the query itself.
+        let cache_key = std::mem::take(&mut self.places[there].cache_key);
         let (slot, _) = self.slot(self.places[here].socket, self.places[here].id);
         self.ids[slot] = place;
-        self.places[there] = Waiting { query, origin: index.0, state: State::IsLate, ..self.places[here] };
+        self.places[there] =
+            Waiting { query, cache_key, origin: index.0, state: State::IsLate, ..self.places[here] };
         self.append(place, true);
     }
 

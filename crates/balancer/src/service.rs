@@ -21,6 +21,7 @@ use routing::balance::Policy;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::cache::Cache;
 use crate::client_address::ClientAddress;
 use crate::clients::Clients;
 use crate::connections::{Connections, Desk, Onward};
@@ -67,6 +68,8 @@ pub struct Options {
     pub allow: Option<Acl>,
     /// How back ends learn whose query it is.
     pub client_address: ClientAddress,
+    /// Which answers are given again; none where it is not given.
+    pub cache: Option<Caching>,
     /// What clients over connections may hold.
     pub tcp: TcpLimits,
     /// Further addresses to answer at, with what is spoken there.
@@ -79,6 +82,18 @@ pub struct Options {
     pub http: Option<SocketAddr>,
     /// The token that HTTP asks for, where it asks for one.
     pub token: Option<String>,
+}
+
+/// Which answers are kept, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caching {
+    /// How much they may take, in octets, from [`MEMORY_MIN`](crate::cache::MEMORY_MIN) to
+    /// [`MEMORY_MAX`](crate::cache::MEMORY_MAX).
+    pub memory: u64,
+    /// How long one is fresh at most.
+    pub fresh_max: Duration,
+    /// For how long one is given that is fresh no more, where no back end answers.
+    pub stale_max: Duration,
 }
 
 /// Why a balancer did not start.
@@ -162,6 +177,10 @@ impl Service {
         }
         let limits = limits(&options, all);
         let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();
+        let cache = options
+            .cache
+            .map(|Caching { memory, fresh_max, stale_max }| Cache::new(memory, fresh_max, stale_max, seed()));
+        let cache = cache.map(Arc::new);
         let listeners: Vec<Weak<UdpListener>> = bound.sockets.iter().map(Arc::downgrade).collect();
         let numbers = Arc::new(Numbers {
             clock,
@@ -171,6 +190,7 @@ impl Service {
             fronts: fronts.clone(),
             sockets: listeners.clone(),
             credits: bound.credits.as_ref().map(Credits::counters),
+            cache: cache.clone(),
         });
         let mut service = Service {
             listening: bound.listening,
@@ -199,6 +219,7 @@ impl Service {
             clock,
             limits,
             allow: options.allow.clone(),
+            cache: cache.clone(),
             doubted: doubted.clone(),
         });
         if let Err(cause) = service.spawn(threads) {
@@ -212,7 +233,7 @@ impl Service {
             outstanding: 0,
             clients: Clients::new(limits.per_client_max),
         };
-        let connections = Arc::new(connections(&options, field.clone(), desk, clock));
+        let connections = Arc::new(connections(&options, field.clone(), desk, cache, clock));
         let Service { shutdown, tasks, .. } = &mut service;
         for (listener, over) in bound.streams {
             tasks.spawn(front::serve(connections.clone(), listener, over, shutdown.clone()));
@@ -341,7 +362,13 @@ fn limits(options: &Options, workers: usize) -> Limits {
 }
 
 /// What the connections of clients share.
-fn connections(options: &Options, field: Arc<ArcSwap<Field>>, desk: Desk, clock: Clock) -> Connections {
+fn connections(
+    options: &Options,
+    field: Arc<ArcSwap<Field>>,
+    desk: Desk,
+    cache: Option<Arc<Cache>>,
+    clock: Clock,
+) -> Connections {
     Connections {
         field,
         desk: Mutex::new(desk),
@@ -355,6 +382,7 @@ fn connections(options: &Options, field: Arc<ArcSwap<Field>>, desk: Desk, clock:
         limits: options.tcp,
         admission: Arc::new(options.tcp.admission()),
         allow: options.allow.clone(),
+        cache,
     }
 }
 

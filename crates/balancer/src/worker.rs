@@ -20,6 +20,7 @@ use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
 use routing::Acl;
 use tokio::sync::Notify;
 
+use crate::cache::Cache;
 use crate::client_address::ClientAddress;
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
@@ -90,6 +91,8 @@ pub struct Worker {
     pub limits: Limits,
     /// Who may ask; everybody where it is not given.
     pub allow: Option<Acl>,
+    /// Answers that are given again, where they are.
+    pub cache: Option<Arc<Cache>>,
     /// Told when a back end is doubted, so that it is probed at once.
     pub doubted: Arc<Notify>,
 }
@@ -104,6 +107,7 @@ struct Bench {
     answers: Outgoing,
     clients: Clients,
     name: Folded,
+    cache_key: Vec<u8>,
     room: Box<[u8; DATAGRAM_MAX]>,
     /// A query behind its preface, where there is one.
     prefaced: Vec<u8>,
@@ -144,6 +148,7 @@ impl Worker {
             answers: Outgoing::new(),
             clients: Clients::new(self.limits.per_client_max),
             name: Folded::root(),
+            cache_key: Vec::new(),
             room: Box::new([0; DATAGRAM_MAX]),
             prefaced: Vec::new(),
             is_deaf: false,

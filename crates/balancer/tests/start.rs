@@ -34,6 +34,7 @@ fn options() -> Options {
         per_client_max: 16,
         onward: Onward::Connections,
         allow: None,
+        cache: None,
         client_address: ClientAddress::Hidden,
         tcp: Limits::default(),
         encrypted: Vec::new(),

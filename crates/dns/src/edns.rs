@@ -10,7 +10,7 @@ const NSID: u16 = 3;
 pub const CLIENT_SUBNET: u16 = 8;
 
 /// The option code of cookies (RFC 7873 §4).
-const COOKIE: u16 = 10;
+pub(crate) const COOKIE: u16 = 10;
 
 /// The option code of TCP keepalive (RFC 7828 §3.1).
 const TCP_KEEPALIVE: u16 = 11;

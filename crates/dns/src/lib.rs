@@ -12,6 +12,7 @@
 //!   [`fragment`]: records that are composed once for many responses.
 //! - [`tsig`]: the record that signs a message (RFC 8945).
 //! - [`relay`]: a client's subnet, put into a query that is passed on and taken out of its answer.
+//! - [`reuse`]: answers that are given again: which queries they answer, for how long, and how old they are.
 //!
 //! Beside the hot path, for what was seen on it:
 //! - [`dnstap`]: what is said of a query or response; [`frame_streams`]: how a file or socket carries that.
@@ -23,6 +24,7 @@ pub mod frame_streams;
 pub mod name;
 pub mod query;
 pub mod relay;
+pub mod reuse;
 pub mod tsig;
 pub mod writer;
 

@@ -1,13 +1,14 @@
 //! Messages that are passed on: a client's subnet put into a query, and taken out of the answer again (RFC 7871 §7.2); and
-//! what is said from one hop to the next only taken out of either (RFC 7828, RFC 7830), or padded anew; and how long an
-//! answer may be kept.
+//! what is said from one hop to the next only taken out of either (RFC 7828, RFC 7830), or padded anew.
 
 use std::ops::Range;
 
-use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPT, OPTION, UDP_PLAIN_PAYLOAD, VERSION};
+use crate::edns::{
+    CLIENT_SUBNET, COOKIE, ClientSubnet, Edns, ExtendedError, OPT, OPTION, UDP_PLAIN_PAYLOAD, VERSION,
+};
 use crate::name::LABEL_MAX;
 use crate::query::{HEADER, MESSAGE_MAX, Record};
-use domain::base::iana::{OptionCode, Rcode, Rtype};
+use domain::base::iana::{OptionCode, Rtype};
 
 /// What was put into a query, so that it is taken out of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,7 +115,7 @@ pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> u
 }
 
 /// The options that are from one hop to the next: keepalive of a connection, and padding.
-const OF_ONE_HOP: [u16; 2] = [OptionCode::TCP_KEEPALIVE.to_int(), PADDING];
+pub(crate) const OF_ONE_HOP: [u16; 2] = [OptionCode::TCP_KEEPALIVE.to_int(), PADDING];
 
 /// Padding (RFC 7830).
 const PADDING: u16 = OptionCode::PADDING.to_int();
@@ -133,6 +134,16 @@ pub const PADDED_TO: usize = 468;
 pub fn take_out_of_one_hop(message: &mut [u8], question_end: usize) -> usize {
     let length = message.len();
     last_opt(message, question_end).map_or(length, |opt| take_out(message, opt, &OF_ONE_HOP))
+}
+
+/// Takes cookies out of a query whose question ends at `question_end`, so that its answer has none; returns the message's
+/// length. What stays as it is in [`take_out_of_one_hop`] stays here.
+///
+/// # Panics
+/// Where the message is shorter than a header.
+pub fn take_out_cookies(message: &mut [u8], question_end: usize) -> usize {
+    let length = message.len();
+    last_opt(message, question_end).map_or(length, |opt| take_out(message, opt, &[COOKIE]))
 }
 
 /// Whether a query whose question ends at `question_end` is padded: then its answer is to be (RFC 7830 §4).
@@ -171,6 +182,24 @@ pub fn pad(out: &mut [u8], length: usize, question_end: usize) -> usize {
     padded
 }
 
+/// Adds an extended error to an answer of `length` octets at the front of `out`, whose question ends at `question_end`;
+/// returns its length. One that breaks off, has no OPT record, or anything behind that, stays as it is, and so does one for
+/// which `out` has no room. Octets behind the last record go.
+///
+/// # Panics
+/// Where it is shorter than a header.
+pub fn add_extended_error(out: &mut [u8], length: usize, question_end: usize, error: ExtendedError) -> usize {
+    let Some(opt) = last_opt(&out[..length], question_end) else { return length };
+    let written = error.write(&mut out[opt.end..]);
+    let (options, end) = (opt.start + OPT, opt.end + written);
+    let Ok(all) = u16::try_from(end - options) else { return length };
+    if written == 0 {
+        return length;
+    }
+    out[options - 2..options].copy_from_slice(&all.to_be_bytes());
+    end
+}
+
 /// Where the question of a message ends that has one, its name not compressed; `None` for any other.
 pub fn question_end(message: &[u8]) -> Option<usize> {
     let header = message.first_chunk::<HEADER>()?;
@@ -187,34 +216,6 @@ pub fn question_end(message: &[u8]) -> Option<usize> {
     }
     let end = at + 5;
     (end <= message.len()).then_some(end)
-}
-
-/// For how many seconds an answer whose question ends at `question_end` may be kept: the smallest TTL of its ANSWER section,
-/// or of one that has nothing there, what its SOA record says (RFC 2308 §5); 0 where it is a failure, says nothing of it,
-/// or breaks off.
-///
-/// # Panics
-/// Where it is shorter than a header.
-pub fn fresh_for(answer: &[u8], question_end: usize) -> u32 {
-    let [answers, authorities] =
-        [6, 8].map(|at| usize::from(u16::from_be_bytes([answer[at], answer[at + 1]])));
-    let is_answer = matches!(Rcode::masked_from_int(answer[3]), Rcode::NOERROR | Rcode::NXDOMAIN);
-    // Beyond 2^31 it is none (RFC 2181 §8).
-    let ttl = |record: &Record<'_>| if record.ttl > i32::MAX as u32 { 0 } else { record.ttl };
-    let mut least = None;
-    for (place, record) in Records::of(answer, question_end).take(answers + authorities).enumerate() {
-        let Some(record) = record else { return 0 };
-        let kept = match (place < answers, record.rtype) {
-            (true, _) => ttl(&record),
-            (false, Rtype::SOA) if answers == 0 => {
-                let minimum = record.rdata.last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
-                ttl(&record).min(minimum)
-            }
-            (false, _) => continue,
-        };
-        least = Some(least.map_or(kept, |least: u32| least.min(kept)));
-    }
-    least.filter(|_| is_answer).unwrap_or(0)
 }
 
 /// Where the records of an answer begin, of whose query the question ends here: an error need not repeat it.
@@ -266,14 +267,14 @@ fn keep_options(options: &mut [u8], taken_out: &[u16]) -> usize {
 }
 
 /// The records behind a question; the last one is `None` where it breaks off.
-struct Records<'a> {
+pub(crate) struct Records<'a> {
     message: &'a [u8],
     at: usize,
     left: u32,
 }
 
 impl<'a> Records<'a> {
-    fn of(message: &'a [u8], question_end: usize) -> Records<'a> {
+    pub(crate) fn of(message: &'a [u8], question_end: usize) -> Records<'a> {
         let count = |at: usize| u32::from(u16::from_be_bytes([message[at], message[at + 1]]));
         Records { message, at: question_end, left: count(6) + count(8) + count(10) }
     }
@@ -299,38 +300,6 @@ mod tests {
     use crate::{Folded, Query};
     use proptest::prelude::*;
 
-    #[test]
-    fn an_answer_is_fresh_for_as_long_as_the_first_of_its_records() {
-        const NS: &[u8] = b"\xc0\x0c\0\x02\0\x01\0\0\0\x01\0\x02\xc0\x0c";
-        let a = |ttl: u32| [&A[..6], &ttl.to_be_bytes(), &A[10..]].concat();
-        let soa = |ttl: u32, minimum: u32| {
-            let numbers = [[0; 16].as_slice(), &minimum.to_be_bytes()].concat();
-            [&b"\xc0\x0c\0\x06\0\x01"[..], &ttl.to_be_bytes(), b"\0\x16\0\0", &numbers].concat()
-        };
-        for (rcode, answers, authorities, expected) in [
-            (0, vec![a(300), a(60)], vec![NS.to_vec()], 60),
-            (0, vec![a(300)], vec![soa(7, 7)], 300),
-            (3, vec![], vec![soa(900, 60)], 60),
-            (0, vec![], vec![NS.to_vec(), soa(30, 60)], 30),
-            (0, vec![], vec![NS.to_vec()], 0),
-            (0, vec![a(300), a(1 << 31)], vec![], 0),
-            (2, vec![a(300)], vec![], 0),
-            (0, vec![], vec![], 0),
-        ] {
-            let mut answer = message(0x81, &[]);
-            answer[3] = rcode;
-            (answer[7], answer[9]) = (answers.len() as u8, authorities.len() as u8);
-            answer.extend([&answers[..], &authorities].concat().concat());
-            answer.extend(OPT);
-            answer[11] = 1;
-            assert_eq!(fresh_for(&answer, END), expected, "{rcode} {answers:?} {authorities:?}");
-            let cut = answer.len() - OPT.len() - 1;
-            if expected > 0 {
-                assert_eq!(fresh_for(&answer[..cut], END), 0, "it breaks off");
-            }
-        }
-    }
-
     /// The question of `www.example.` and records behind it, so many in ADDITIONAL.
     fn message(flags: u8, records: &[&[u8]]) -> Vec<u8> {
         let head = [0x12, 0x34, flags, 0, 0, 1, 0, 0, 0, 0, 0, records.len() as u8];
@@ -345,6 +314,38 @@ mod tests {
     const HIDDEN: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\x08\0\x08\0\x04\0\x01\0\0";
     const VERSION_1: &[u8] = b"\0\0\x29\x04\xd0\0\x01\0\0\0\0";
     const OPTION_24: &[u8] = b"\0\x08\0\x07\0\x01\x18\0\xc0\0\x02";
+
+    #[test]
+    fn an_extended_error_stands_behind_the_other_options() {
+        const STALE: &[u8] = b"\0\x0f\0\x02\0\x03";
+        let told = |records: &[&[u8]], room: usize| {
+            let message = message(0x81, records);
+            let mut out = message.clone();
+            out.resize(message.len() + room, 7);
+            let length = add_extended_error(&mut out, message.len(), END, ExtendedError::StaleAnswer);
+            out.truncate(length);
+            (out, message)
+        };
+        let (out, before) = told(&[OPT], STALE.len());
+        assert_eq!(out[..before.len() - 2], before[..before.len() - 2]);
+        assert_eq!(out[before.len() - 2..], [b"\0\x06", STALE].concat());
+        let (out, before) = told(&[COOKIE], STALE.len());
+        assert_eq!(out[before.len()..], *STALE);
+        assert_eq!(last_opt(&out, END), Some(END..out.len()));
+        for (records, room) in [(&[OPT][..], STALE.len() - 1), (&[A], 9), (&[OPT, TSIG], 9), (&[], 9)] {
+            let (out, before) = told(records, room);
+            assert_eq!(out, before);
+        }
+    }
+
+    #[test]
+    fn cookies_go_and_other_options_stay() {
+        let mut query = message(1, &[COOKIE]);
+        let length = take_out_cookies(&mut query, END);
+        assert_eq!(query[..length], message(1, &[OPT]));
+        let mut signed = message(1, &[COOKIE, TSIG]);
+        assert_eq!(take_out_cookies(&mut signed, END), message(1, &[COOKIE, TSIG]).len());
+    }
 
     #[test]
     fn a_subnet_goes_in_and_comes_out_again() {

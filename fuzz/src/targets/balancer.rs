@@ -2,13 +2,14 @@
 
 use balancer::message::answers;
 use balancer::pending::{Asker, Pending, Unmatched};
-use dns::edns::Edns;
+use dns::edns::{Edns, ExtendedError};
 use dns::name::{LABEL_MAX, NAME_MAX};
 use dns::query::HEADER;
 use dns::relay::{
-    Added, PADDED_TO, add_subnet, fresh_for, is_padded, pad, question_end, take_out_of_one_hop,
-    take_out_subnet,
+    Added, PADDED_TO, add_extended_error, add_subnet, is_padded, pad, question_end, take_out_cookies,
+    take_out_of_one_hop, take_out_subnet,
 };
+use dns::reuse::{self, KEY_MAX, change_ttls, fresh_for, name_of};
 use dns::{ClientSubnet, Folded, Query, Rtype};
 use domain::base::Message;
 use domain::base::name::{ParsedName, ToLabelIter};
@@ -68,7 +69,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
 /// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive and padding out of it, which
 /// leaves a query that is all else. What is taken out of whatever may be an answer, and has no names that depend on it, leaves
 /// a message that `domain` reads as before, but for the OPT record, and so does padding; and it is fresh no longer than any
-/// record that it has for an answer.
+/// record that it has for an answer. Older, it is the same but for its TTLs, also where it says that it is stale.
 pub(super) fn relay(octets: &[u8]) {
     let (mut query, mut name) = (octets.to_vec(), Folded::root());
     let subnet = ClientSubnet::new([192, 0, 2, 77].into(), 24);
@@ -90,6 +91,19 @@ pub(super) fn relay(octets: &[u8]) {
         let is_kept = left.is_some_and(|edns| edns.tcp_keepalive);
         assert!(!is_kept || onward == octets);
         assert_eq!(left, edns.map(|edns| Edns { tcp_keepalive: is_kept, ..edns }));
+        let mut without = octets.to_vec();
+        let length = take_out_cookies(&mut without, end);
+        let left = Query::read(&without[..length], &mut name).expect("it was a query").edns;
+        let is_kept = left.is_some_and(|edns| edns.cookie.is_some());
+        assert!(!is_kept || without == octets);
+        let (mut key, mut same) = (Vec::new(), Vec::new());
+        let read = Query::read(octets, &mut name).expect("it was a query");
+        if reuse::key(&read, octets, Some(&subnet), &mut key) {
+            assert!(key.len() <= KEY_MAX && name_of(&key) == read.name.wire());
+            // What is not passed on does not matter to the answer.
+            let read = Query::read(&without[..length], &mut name).expect("it was a query");
+            assert!(reuse::key(&read, &without[..length], Some(&subnet), &mut same) && same == key);
+        }
     }
     if !answers(octets, QUERY, QUESTION_END) || has_entangled(octets) {
         return;
@@ -113,6 +127,19 @@ pub(super) fn relay(octets: &[u8]) {
     assert_eq!(all_but_opt(before), all_but_opt(after));
     assert!(length == octets.len() || length.is_multiple_of(PADDED_TO));
     let fresh = question_end(octets).map_or(0, |end| fresh_for(octets, end));
+    if fresh > 0 {
+        let mut aged = octets.to_vec();
+        change_ttls(&mut aged, QUESTION_END, |ttl| ttl - 1);
+        let mut stale = aged.clone();
+        stale.extend([0xff; 6]);
+        let length = add_extended_error(&mut stale, octets.len(), QUESTION_END, ExtendedError::StaleAnswer);
+        for changed in [&aged[..], &stale[..length]] {
+            let after = Message::from_slice(changed).expect("a header");
+            assert_eq!(all_but_opt(before), all_but_opt(after));
+            let ttls = |of| ttls_but_opt(of).collect::<Vec<u32>>();
+            assert_eq!(ttls(after), ttls_but_opt(before).map(|ttl| ttl - 1).collect::<Vec<u32>>());
+        }
+    }
     // What it cannot read, as for a name that leads nowhere, is nobody's answer.
     if let Ok(answered) = before.answer() {
         let mut ttls = answered.map_while(Result::ok).map(|record| record.ttl().as_secs());
@@ -180,6 +207,12 @@ fn all_but_opt(message: &Message<[u8]>) -> (Vec<Rtype>, bool) {
     (types, true)
 }
 
+/// The TTLs of a message's records but OPT, as far as they read.
+fn ttls_but_opt(message: &Message<[u8]>) -> impl Iterator<Item = u32> {
+    let records = message.iter().map_while(Result::ok).map(|(record, _)| record);
+    records.filter(|record| record.rtype() != Rtype::OPT).map(|record| record.ttl().as_secs())
+}
+
 pub(super) fn relayed() -> Vec<Vec<u8>> {
     let subnet = ClientSubnet::new([192, 0, 2, 77].into(), 24);
     let mut with = QUERY.to_vec();
@@ -193,5 +226,9 @@ pub(super) fn relayed() -> Vec<Vec<u8>> {
     let mut answered = QUERY[..QUESTION_END].to_vec();
     (answered[2], answered[7], answered[11]) = (0x81, 1, 0);
     answered.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x01");
-    vec![QUERY.to_vec(), with, reply, asks, answered]
+    let mut with_cookie = [QUERY, b"\0\x0a\0\x0812345678"].concat();
+    with_cookie[QUERY.len() - 1] = 12;
+    let mut with_edns = [&answered, &QUERY[QUESTION_END..]].concat();
+    with_edns[11] = 1;
+    vec![QUERY.to_vec(), with, reply, asks, answered, with_cookie, with_edns]
 }

@@ -278,6 +278,7 @@ mod tests {
             fronts: Vec::new(),
             sockets: Vec::new(),
             credits: None,
+            cache: None,
         };
         let descriptors = Descriptors::raise(1, 1, 1, 0);
         let editing = Editing::new(field, 1, descriptors);

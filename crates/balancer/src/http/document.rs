@@ -28,6 +28,7 @@ pub(super) fn opening() -> utoipa::openapi::OpenApi {
     tags(
         (name = "balancer", description = "How the balancer is doing."),
         (name = "back ends", description = "Who answers."),
+        (name = "cache", description = "Answers that are given again."),
     ),
 )]
 struct Opening;
@@ -65,6 +66,8 @@ mod tests {
     fn every_path_is_there_with_its_statuses() {
         let expected = [
             "delete /v1/backends/{address} 200 400 401 403 404 409 500 503",
+            "delete /v1/cache 200 401 403 404 500",
+            "delete /v1/cache/{name} 200 400 401 403 404 422 500",
             "get /metrics 200 401",
             "get /v1/health 200",
             "get /v1/openapi.json 200 401",

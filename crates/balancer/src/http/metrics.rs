@@ -85,6 +85,24 @@ macro_rules! strays {
     };
 }
 
+/// A number of the cache; none where there is none.
+macro_rules! cache {
+    ($name:literal, $help:literal, $kind:ident, $unit:literal, $field:ident) => {
+        Metric {
+            name: $name,
+            help: $help,
+            kind: Kind::$kind,
+            unit: $unit,
+            labels: &[],
+            read: |numbers, samples| {
+                if let Some(cache) = &numbers.cache {
+                    samples.push([], cache.numbers().$field);
+                }
+            },
+        }
+    };
+}
+
 /// Everything that is exported.
 pub const METRICS: &[Metric] = &[
     Metric {
@@ -115,6 +133,60 @@ pub const METRICS: &[Metric] = &[
         "The same, of back ends whose time was over, while another one was waited for.",
         "answers",
         late_answers
+    ),
+    front!(
+        "pointsman_balance_cache_hits_total",
+        "Queries that were answered from the cache, by what is fresh.",
+        "queries",
+        cache_hits
+    ),
+    front!(
+        "pointsman_balance_cache_misses_total",
+        "Queries that might have been, but for what the cache did not have.",
+        "queries",
+        cache_misses
+    ),
+    front!(
+        "pointsman_balance_cache_stale_total",
+        "Queries that no back end answered, or that were shed, and that were answered from the cache by what is not fresh \
+         any more.",
+        "queries",
+        cache_stale
+    ),
+    cache!(
+        "pointsman_balance_cache_entries",
+        "Answers that the cache holds, fresh or not.",
+        Gauge,
+        "answers",
+        entries
+    ),
+    cache!(
+        "pointsman_balance_cache_kept_total",
+        "Answers that the cache was given to keep.",
+        Counter,
+        "answers",
+        kept
+    ),
+    cache!(
+        "pointsman_balance_cache_pushed_out_total",
+        "Those of them that gave way to others while they were fresh.",
+        Counter,
+        "answers",
+        pushed_out
+    ),
+    cache!(
+        "pointsman_balance_cache_too_long_total",
+        "Answers that were too long to be kept.",
+        Counter,
+        "answers",
+        too_long
+    ),
+    cache!(
+        "pointsman_balance_cache_busy_total",
+        "Times that a query or an answer found its part of the cache in use, and went on without it.",
+        Counter,
+        "looks",
+        busy
     ),
     front!(
         "pointsman_balance_receive_failed_total",

@@ -8,10 +8,12 @@
 //! | `POST /v1/backends` | adds a back end: `{"address": "192.0.2.1:53", "weight": 1}` |
 //! | `DELETE /v1/backends/{address}` | drains it, and takes it out when nothing is in flight, unless it is resumed before |
 //! | `POST /v1/backends/{address}/drain`, `.../resume` | gives it no more queries; gives it some again, unless its agent says that it drains |
+//! | `DELETE /v1/cache`, `/v1/cache/{name}` | forgets all answers that are kept; those about a name and what is below it |
 //!
 //! Whoever carries the token may ask; where there is none, this machine alone.
 
 pub mod back_ends;
+mod cache;
 mod document;
 pub mod metrics;
 pub mod status;
@@ -63,4 +65,6 @@ fn documented() -> OpenApiRouter<Http> {
         .routes(routes!(back_ends::remove))
         .routes(routes!(back_ends::drain))
         .routes(routes!(back_ends::resume))
+        .routes(routes!(cache::forget_all))
+        .routes(routes!(cache::forget_name))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use api::{BackEndStatus, BalanceStatus};
+use api::{BackEndStatus, BalanceStatus, CacheStatus};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -11,6 +11,7 @@ use routing::balance::Lease;
 
 use super::Http;
 use super::document::Unauthorized;
+use crate::cache::{Cache, CacheNumbers};
 use crate::counters::Cells;
 use crate::field::BackEnd;
 use crate::health::WHOLE;
@@ -72,7 +73,19 @@ pub fn of(numbers: &Numbers) -> BalanceStatus {
         shed: numbers.sum(|front| &front.shed),
         turned_away: numbers.fronts.iter().map(|front| front.turned_away()).sum(),
         retries: numbers.sum(|front| &front.retries),
+        cache: numbers.cache.as_ref().map(|cache| of_cache(numbers, cache)),
         back_ends: field.iter().map(|back_end| of_back_end(back_end, all, now_ns)).collect(),
+    }
+}
+
+fn of_cache(numbers: &Numbers, cache: &Cache) -> CacheStatus {
+    let CacheNumbers { entries, pushed_out, .. } = cache.numbers();
+    CacheStatus {
+        entries,
+        hits: numbers.sum(|front| &front.cache_hits),
+        misses: numbers.sum(|front| &front.cache_misses),
+        stale: numbers.sum(|front| &front.cache_stale),
+        pushed_out,
     }
 }
 

@@ -3,19 +3,22 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
+use dns::edns::{Edns, UDP_PLAIN_PAYLOAD};
 use dns::query::Refusal;
-use dns::relay::{Added, add_subnet, take_out_of_one_hop, take_out_subnet};
+use dns::relay::{Added, add_subnet, take_out_cookies, take_out_of_one_hop, take_out_subnet};
+use dns::reuse;
 use dns::writer::without_question;
-use dns::{Query, Rcode};
+use dns::{Folded, Query, Rcode};
 use net::udp::DATAGRAM_MAX;
 
 use super::Bench;
+use crate::cache::Asked;
 use crate::client_address::{ClientAddress, Transport};
 use crate::field::Standing;
 use crate::health::is_failure;
 use crate::lines::place_of;
 use crate::message::{Says, UDP_PAYLOAD, answer, rcode};
-use crate::pending::{Asker, Index, Unmatched};
+use crate::pending::{Asker, Index, Unmatched, Waiting};
 use crate::picker::Picker;
 
 impl Bench {
@@ -25,8 +28,14 @@ impl Bench {
         if self.worker.allow.as_ref().is_some_and(|allow| !allow.allows(client.ip())) {
             return self.worker.counters.strangers.add(1);
         }
+        let subnet = self.worker.limits.client_address.subnet(client.ip());
         let (key, question_end, edns) = match Query::read(octets, &mut self.name) {
-            Ok(query) => (self.worker.picker.hash_question(&query), query.head.len(), query.edns),
+            Ok(query) => {
+                if self.worker.cache.is_some() {
+                    reuse::key(&query, octets, subnet.as_ref(), &mut self.cache_key);
+                }
+                (self.worker.picker.hash_question(&query), query.head.len(), query.edns)
+            }
             Err(Refusal::Silence) => return self.worker.counters.no_query.add(1),
             Err(refusal) => {
                 let rcode = match refusal {
@@ -40,6 +49,9 @@ impl Bench {
                 return;
             }
         };
+        if let Some(length) = self.find(octets, question_end, edns.as_ref(), now) {
+            return self.send_answer(length, client, local);
+        }
         let Some(counted_at) = self.clients.take(self.worker.picker.hash_client(client.ip())) else {
             return self.worker.counters.full_client.add(1);
         };
@@ -47,15 +59,20 @@ impl Bench {
         let asker = Asker { client, local, id, counted_at, added: Added::Nothing };
         match self.pending.take(asker, octets, question_end, key) {
             Ok(index) => {
+                let waiting = self.pending.get_mut(index);
+                waiting.cache_key.extend_from_slice(&self.cache_key);
+                let query = &mut waiting.query;
                 if edns.as_ref().is_some_and(|edns| edns.tcp_keepalive) {
-                    let query = &mut self.pending.get_mut(index).query;
                     let length = take_out_of_one_hop(query, question_end);
                     query.truncate(length);
                 }
-                if let Some(subnet) = self.worker.limits.client_address.subnet(client.ip()) {
-                    let waiting = self.pending.get_mut(index);
-                    waiting.asker.added =
-                        add_subnet(&mut waiting.query, question_end, edns.as_ref(), &subnet);
+                // For all queries, so that a client does not find that some answers lack what others have.
+                if self.worker.cache.is_some() && edns.as_ref().is_some_and(|edns| edns.cookie.is_some()) {
+                    let length = take_out_cookies(query, question_end);
+                    query.truncate(length);
+                }
+                if let Some(subnet) = subnet {
+                    waiting.asker.added = add_subnet(query, question_end, edns.as_ref(), &subnet);
                 }
                 self.dispatch(index, false, now);
             }
@@ -66,11 +83,22 @@ impl Bench {
         }
     }
 
+    /// Writes the answer to a query that is kept to the room, if there is one; returns its length.
+    fn find(&mut self, message: &[u8], question_end: usize, edns: Option<&Edns>, now: u64) -> Option<usize> {
+        let cache = self.worker.cache.as_ref()?;
+        let key = Some(&self.cache_key[..]).filter(|key| !key.is_empty())?;
+        let asked = Asked { key, message, question_end, length_max: datagram_max(edns) };
+        let found = cache.find(asked, now, &mut self.room[..]);
+        let counters = &self.worker.counters;
+        if found.is_some() { &counters.cache_hits } else { &counters.cache_misses }.add(1);
+        found
+    }
+
     /// Takes in what came back on a line, and passes it on to who has asked.
     pub(super) fn take_reply(&mut self, line: u16, place: usize, octets: &[u8], now: u64) {
         let index = match self.pending.matching(line, octets) {
             Ok(index) => index,
-            Err(why) => return self.take_stray(place, octets, why),
+            Err(why) => return self.take_stray(place, octets, why, now),
         };
         let waiting = self.pending.get(index);
         let (key, load) = (waiting.key, waiting.load);
@@ -78,7 +106,7 @@ impl Bench {
         let latency = now.saturating_sub(waiting.sent_ns);
         self.worker.picker.answered(place, key, load, rcode(octets).to_int(), latency, now);
         if !is_answered {
-            self.deliver(index, octets);
+            self.deliver(index, octets, now);
             self.clients.give_back(counted_at);
         }
         self.pending.end(index);
@@ -86,7 +114,7 @@ impl Bench {
 
     /// Takes in a reply that no query waits for at this back end. One that is good and only late goes to its client,
     /// where that still waits for another back end, which is measured on.
-    fn take_stray(&mut self, place: usize, octets: &[u8], why: Unmatched) {
+    fn take_stray(&mut self, place: usize, octets: &[u8], why: Unmatched, now: u64) {
         if let Some(cells) = self.worker.picker.cells(place) {
             match why {
                 Unmatched::Alien => cells.alien.add(1),
@@ -97,7 +125,7 @@ impl Bench {
         if let Unmatched::Late(Some(index)) = why
             && !is_failure(rcode(octets).to_int())
         {
-            self.deliver(index, octets);
+            self.deliver(index, octets, now);
             self.worker.counters.late_answers.add(1);
             let waiting = self.pending.get_mut(index);
             waiting.is_answered = true;
@@ -105,25 +133,34 @@ impl Bench {
         }
     }
 
-    /// Passes a back end's answer to a query on to who has asked.
-    fn deliver(&mut self, index: Index, octets: &[u8]) {
+    /// Passes a back end's answer to a query on to who has asked, and keeps it where it may be kept.
+    fn deliver(&mut self, index: Index, octets: &[u8], now: u64) {
         let asker = self.pending.get(index).asker;
-        if octets.len() < DATAGRAM_MAX && asker.added == Added::Nothing {
+        if octets.len() >= DATAGRAM_MAX {
+            // Its end may be lost.
+            let length = self.answer(index, Says::Truncated);
+            self.send_answer(length, asker.client, asker.local);
+        } else if asker.added == Added::Nothing {
+            self.keep(index, octets, now);
             let passed_on = self.pass_on(octets, asker.client, asker.local);
             passed_on[..2].copy_from_slice(&asker.id.to_be_bytes());
         } else {
-            let length = if octets.len() >= DATAGRAM_MAX {
-                // Its end may be lost.
-                self.answer(index, Says::Truncated)
-            } else {
-                self.room[..octets.len()].copy_from_slice(octets);
-                self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
-                let question_end = self.pending.get(index).question_end;
-                take_out_subnet(&mut self.room[..octets.len()], question_end, asker.added)
-            };
+            self.room[..octets.len()].copy_from_slice(octets);
+            self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
+            let question_end = self.pending.get(index).question_end;
+            let length = take_out_subnet(&mut self.room[..octets.len()], question_end, asker.added);
+            self.keep(index, &self.room[..length], now);
             self.send_answer(length, asker.client, asker.local);
         }
         self.worker.counters.answers.add(1);
+    }
+
+    /// Keeps an answer as its client gets it, if it may be given to others.
+    fn keep(&self, index: Index, answer: &[u8], now: u64) {
+        let waiting = self.pending.get(index);
+        if let Some(cache) = &self.worker.cache {
+            cache.keep(&waiting.cache_key, answer, waiting.question_end, now);
+        }
     }
 
     /// Goes on with queries whose back ends did not answer in time.
@@ -222,7 +259,7 @@ impl Bench {
             self.worker.counters.retries_denied.add(1);
         }
         self.worker.counters.failed.add(1);
-        self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+        self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)), now);
     }
 
     /// Goes on with the queries that wait for a back end.
@@ -264,7 +301,7 @@ impl Bench {
                 worker.counters.shed.add(1);
                 None
             };
-            return self.give_up(index, says);
+            return self.give_up(index, says, now);
         };
         // What follows from the back end is set before it waits, for then its place in the order is fixed.
         let waiting = self.pending.get_mut(index);
@@ -274,14 +311,14 @@ impl Bench {
         let Some(line) = line else {
             self.worker.counters.no_id.add(1);
             self.worker.counters.failed.add(1);
-            return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+            return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)), now);
         };
         if !self.push(line, index) {
             // What we lack here is no back end's fault, and uses up nothing that it grants.
             self.worker.counters.send_failed.add(1);
             self.worker.counters.failed.add(1);
             self.pending.unsent(index);
-            return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+            return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)), now);
         }
         let picker = &mut self.worker.picker;
         self.worker.counters.retries.add(u64::from(!tried.is_empty()));
@@ -292,25 +329,39 @@ impl Bench {
         };
     }
 
-    /// A query that does not wait is answered by us, or not at all.
-    fn give_up(&mut self, index: Index, says: Option<Says>) {
-        let waiting = self.pending.get(index);
-        let asker = waiting.asker;
-        if let Some(says) = says {
-            let length = self.answer(index, says);
+    /// A query that does not wait is answered by us, or not at all; where it is not sent to TCP, an answer that is kept and
+    /// stale is better than that.
+    fn give_up(&mut self, index: Index, says: Option<Says>, now: u64) {
+        let asker = self.pending.get(index).asker;
+        let stale = if says == Some(Says::Truncated) { None } else { self.find_stale(index, now) };
+        if let Some(length) = stale.or_else(|| says.map(|says| self.answer(index, says))) {
             self.send_answer(length, asker.client, asker.local);
         }
         self.clients.give_back(asker.counted_at);
         self.pending.give_back(index);
     }
 
+    /// Writes an answer that is kept, and stale, to the query in a place.
+    fn find_stale(&mut self, index: Index, now: u64) -> Option<usize> {
+        let waiting = self.pending.get(index);
+        let cache = self.worker.cache.as_ref().filter(|_| !waiting.cache_key.is_empty())?;
+        let edns = edns(waiting, &mut self.name);
+        let asked = Asked {
+            key: &waiting.cache_key,
+            message: &waiting.query,
+            question_end: waiting.question_end,
+            length_max: datagram_max(edns.as_ref()),
+        };
+        let length = cache.find_stale(asked, now, &mut self.room[..])?;
+        self.room[..2].copy_from_slice(&waiting.asker.id.to_be_bytes());
+        self.worker.counters.cache_stale.add(1);
+        Some(length)
+    }
+
     /// Writes an answer of ours to the query in a place.
     fn answer(&mut self, index: Index, says: Says) -> usize {
         let waiting = self.pending.get(index);
-        let edns = match waiting.asker.added {
-            Added::Record => None,
-            _ => Query::read(&waiting.query, &mut self.name).ok().and_then(|query| query.edns),
-        };
+        let edns = edns(waiting, &mut self.name);
         answer(
             &waiting.query,
             waiting.question_end,
@@ -357,6 +408,20 @@ impl Bench {
             self.answers.clear();
         }
     }
+}
+
+/// The client's EDNS, without what was put into its query.
+fn edns(waiting: &Waiting, name: &mut Folded) -> Option<Edns> {
+    match waiting.asker.added {
+        Added::Record => None,
+        _ => Query::read(&waiting.query, name).ok().and_then(|query| query.edns),
+    }
+}
+
+/// How long an answer may be that is given as a datagram: what the client takes, and what no way breaks into pieces.
+fn datagram_max(edns: Option<&Edns>) -> usize {
+    let most = edns.map_or(UDP_PLAIN_PAYLOAD, |edns| edns.udp_payload_size);
+    most.clamp(UDP_PLAIN_PAYLOAD, UDP_PAYLOAD).into()
 }
 
 /// How much this thread has heard from a back end, and its probes.

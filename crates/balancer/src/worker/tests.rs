@@ -33,6 +33,7 @@ fn bench(back_ends: &[SocketAddr]) -> Bench {
         stops: Arc::default(),
         clock: Clock::new(),
         allow: None,
+        cache: None,
         doubted: Arc::default(),
         limits: Limits {
             timeout_ns: 1_000,

@@ -1,6 +1,7 @@
 //! `pointsman balance`: queries spread over name servers by what each can take.
 
 mod back_ends;
+mod cache;
 mod status;
 
 use std::sync::Arc;
@@ -48,6 +49,9 @@ enum Action {
     /// Give a back end queries again
     #[command(after_help = "Example:\n  pointsman balance resume 192.0.2.3:53")]
     Resume(back_ends::Named),
+    /// Forget the answers that are given again, or those about a name and all names below it
+    #[command(after_help = "Example:\n  pointsman balance forget example.com")]
+    Forget(cache::Forget),
 }
 
 /// Where a running balancer is, and how its answers are printed.
@@ -87,6 +91,7 @@ impl Balance {
             Some(Action::Remove(named)) => named.remove().await,
             Some(Action::Drain(named)) => named.change("drain").await,
             Some(Action::Resume(named)) => named.change("resume").await,
+            Some(Action::Forget(forget)) => forget.run().await,
             None => run(&self.flags).await,
         }
     }

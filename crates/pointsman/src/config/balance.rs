@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use api::{Fault, Faults};
-use balancer::Options;
 use balancer::circle;
 use balancer::client_address::ClientAddress;
 use balancer::connections::Onward;
 use balancer::front;
 use balancer::watch::{Probing, question};
+use balancer::{Caching, Options};
 use clap::Args;
 use dns::Rtype;
 use net::tls::identity::Identity;
@@ -101,6 +101,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
             spec.https_listen.iter().map(|listen| (listen.value, front::Over::Https(identity.clone())));
         tls.chain(https)
     });
+    let cache = caching(&spec, faults);
     let timeout = given(spec.timeout);
     let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
     let client_address = client_address(given(spec.client_address), subnet);
@@ -121,6 +122,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         onward: if given(spec.tcp) == "udp" { Onward::Datagrams } else { Onward::Connections },
         allow,
         client_address,
+        cache,
         tcp: net::tcp::Limits::default(),
         encrypted: encrypted.collect(),
         probing: Probing {
@@ -201,6 +203,18 @@ fn client_address(way: &str, [v4_bits, v6_bits]: [u8; 2]) -> ClientAddress {
     }
 }
 
+/// Which answers are given again; not where back ends know whose query it is, for then answers may differ.
+fn caching(spec: &BalanceSpec, faults: &mut Faults) -> Option<Caching> {
+    let cache = spec.cache.as_ref()?;
+    if spec.client_address.as_ref().is_some_and(|way| way.value == "proxy") {
+        let what =
+            "there is a cache, and with client_address = \"proxy\" answers may be for one client alone";
+        faults.push(cache.place.fault(what, "client_address = \"hidden\" or \"subnet\", or no cache"));
+    }
+    let (fresh_max, stale_max) = (given(spec.cache_ttl_max.clone()), given(spec.cache_stale.clone()));
+    Some(Caching { memory: cache.value, fresh_max, stale_max })
+}
+
 /// Reads the question of probes. A resolver may refuse the one that nobody has chosen, and is there all the same; one that
 /// was chosen it is to work for.
 fn probe(given: Option<&Placed<String>>, faults: &mut Faults) -> Vec<u8> {
@@ -260,6 +274,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+    use std::time::Duration;
 
     #[derive(Parser)]
     struct Line {
@@ -303,6 +318,21 @@ mod tests {
         assert_eq!(over.options.back_ends, [(at("192.0.2.7:53"), 1), (at("192.0.2.8:53"), 2)]);
         let allow = ["10.0.0.0/8", "192.0.2.1/32"].map(|text| text.parse().expect("a prefix"));
         assert_eq!(over.options.allow, Some(Acl::new(allow.to_vec())));
+    }
+
+    #[test]
+    fn answers_are_kept_where_they_are_for_all_clients() {
+        let text = "version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\"]\n";
+        assert_eq!(lowered(text, &[]).expect("it is right").options.cache, None);
+        let flags = ["--cache", "2 MiB", "--cache-stale", "1 h"];
+        let (memory, fresh_max) = (2 << 20, Duration::from_secs(86_400));
+        let expected = Caching { memory, fresh_max, stale_max: Duration::from_secs(3_600) };
+        assert_eq!(lowered(text, &flags).expect("it is right").options.cache, Some(expected));
+        let subnet = [&flags[..], &["--client-address", "subnet"]].concat();
+        assert_eq!(lowered(text, &subnet).expect("it is right").options.cache, Some(expected));
+        let proxy = [&flags[..], &["--client-address", "proxy"]].concat();
+        let told = lowered(text, &proxy).expect_err("answers may differ");
+        assert!(told.starts_with("--cache: there is a cache, and with client_address = \"proxy\""), "{told}");
     }
 
     #[test]

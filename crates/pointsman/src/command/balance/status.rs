@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use api::{BackEndStatus, BalanceStatus};
+use api::{BackEndStatus, BalanceStatus, CacheStatus};
 use clap::Args;
 
 use super::Connection;
@@ -92,6 +92,9 @@ fn shown(status: BalanceStatus) -> String {
     line("answers", status.answers.to_string());
     line("failed", format!("{}, {} shed, {} sent again", status.failed, status.shed, status.retries));
     line("turned away", status.turned_away.to_string());
+    if let Some(cache) = status.cache {
+        line("cache", cached(&cache));
+    }
     text.push('\n');
     text + &table(&status.back_ends)
 }
@@ -105,6 +108,16 @@ fn steps(steps: &BTreeMap<String, u64>) -> String {
     });
     let told: Vec<String> = told.collect();
     if told.is_empty() { String::new() } else { format!(", at the step {}", told.join(", ")) }
+}
+
+/// How much of what may come from the cache does.
+fn cached(cache: &CacheStatus) -> String {
+    let CacheStatus { entries, hits, misses, stale, pushed_out } = cache;
+    let asked = (hits + misses).max(1);
+    let share = *hits as f64 / asked as f64 * 100.0;
+    format!(
+        "{hits} hits ({share:.1} %), {stale} stale; {entries} answers, {pushed_out} pushed out while fresh"
+    )
 }
 
 /// The back ends, a line each.

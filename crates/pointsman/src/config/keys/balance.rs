@@ -6,6 +6,9 @@ use super::{Default, Key, Section};
 use crate::config::kind::Kind;
 use crate::config::spec::BalanceSpec;
 
+/// As long as resolvers keep anything.
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+
 /// What `balance` does; each key has a flag.
 pub(crate) const BALANCE: Section<BalanceSpec> = Section {
     name: "balance",
@@ -168,6 +171,31 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             default: Default::Value("56"),
             about: "The same of IPv6.",
             consequence: "A site has some 56.",
+        },
+        Key {
+            name: "cache",
+            flag: Some("cache"),
+            kind: Kind::Octets(|s| &mut s.cache, balancer::cache::MEMORY_MIN..=balancer::cache::MEMORY_MAX),
+            default: Default::Absent { means: "no answer is given again", example: "\"256 MiB\"" },
+            about: "How much answers may take that are kept, and given again to whoever asks the same.",
+            consequence: "For resolvers: an answer of some 100 octets takes 200. Name servers that steer choose for each \
+                query, which is lost. Cookies do not reach back ends. It does not go with client_address = \"proxy\".",
+        },
+        Key {
+            name: "cache_ttl_max",
+            flag: Some("cache-ttl-max"),
+            kind: Kind::Duration(|s| &mut s.cache_ttl_max, Duration::from_secs(1)..=WEEK),
+            default: Default::Value("\"1 d\""),
+            about: "How long an answer is given again, at most.",
+            consequence: "It is never longer than its TTLs say.",
+        },
+        Key {
+            name: "cache_stale",
+            flag: Some("cache-stale"),
+            kind: Kind::Duration(|s| &mut s.cache_stale, Duration::ZERO..=WEEK),
+            default: Default::Value("\"0 s\""),
+            about: "For how long after that it is still given where no back end answers, or takes the query (RFC 8767).",
+            consequence: "Clients may have what has changed since, for 30 s, instead of nothing.",
         },
         Key {
             name: "probe",

@@ -1,0 +1,631 @@
+//! Answers of back ends that are kept, and given again as long as they are fresh; later, too, where no back end answers.
+//!
+//! ```text
+//! a shard:  octets   |  ... newer |<head      tail>| oldest, older, ...  |   entries one behind the other, in a ring
+//!           buckets  [position and tag; eight of them], found by a hash of the key
+//! ```
+//! New entries are written over the oldest ones, and a place in a bucket counts as long as what it leads to was not written
+//! over: nothing is ever taken out. All memory is taken at the beginning. Nobody waits for a shard: whoever finds it taken
+//! goes on as if it were empty.
+
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use dns::edns::ExtendedError;
+use dns::name::is_within;
+use dns::query::HEADER;
+use dns::relay::add_extended_error;
+use dns::reuse::{KEY_MAX, change_ttls, fresh_for, name_of};
+
+/// The least memory of a cache, in octets: of each shard, room for three of the longest entries.
+pub const MEMORY_MIN: u64 = 1 << 20;
+
+/// The most memory of a cache, in octets.
+pub const MEMORY_MAX: u64 = 1 << 40;
+
+/// The longest answer that is kept, in octets: longer ones are few, and each would take the place of dozens.
+pub const ANSWER_MAX: usize = 4_096;
+
+/// The most octets of an answer that is found: that it is stale is added to it.
+pub const FOUND_MAX: usize = ANSWER_MAX + 6;
+
+/// The TTL of what is no longer fresh, in seconds (RFC 8767 §4).
+const STALE_TTL: u32 = 30;
+
+/// So many parts have locks of their own, so that threads seldom meet.
+const SHARDS: usize = 64;
+
+/// Places in a bucket: a line of the processor's cache.
+const WAYS: usize = 8;
+
+/// The octets of a shard's ring for each place in a bucket: less than the shortest entries, so that few buckets are full.
+const OCTETS_A_PLACE: usize = 64;
+
+/// Entries begin at multiples of so many octets.
+const UNIT: usize = 8;
+
+/// How many bits of a place in a bucket are of the key's hash; the others are of the position, in units: they suffice for 2^51
+/// octets, as much as ten years bring at 7 MB/s to each shard.
+const TAG_BITS: u32 = 16;
+
+/// An entry's fields before its key and its answer: when it was kept, for how long it is fresh, and how long both are.
+const FIELDS: usize = 12;
+
+/// Answers that are kept.
+#[derive(Debug)]
+pub struct Cache {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: foldhash::fast::FixedState,
+    /// How long an answer is fresh at most, in seconds.
+    fresh_max: u32,
+    /// For how long it may be given when it is not fresh any more, in seconds.
+    stale_max: u32,
+    busy: AtomicU64,
+    too_long: AtomicU64,
+}
+
+/// A query that may have its answer from the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// What its answer depends on, as [`dns::reuse::key`] tells.
+    pub key: &'a [u8],
+    /// The message as the client sent it.
+    pub message: &'a [u8],
+    /// Where its question ends.
+    pub question_end: usize,
+    /// How long its answer may be, in octets.
+    pub length_max: usize,
+}
+
+/// What a cache has done and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheNumbers {
+    /// Answers that it holds, fresh or not.
+    pub entries: u64,
+    /// Answers that it was given to keep.
+    pub kept: u64,
+    /// Those of them that gave way to others while they were fresh.
+    pub pushed_out: u64,
+    /// Answers that were too long to be kept.
+    pub too_long: u64,
+    /// Times that somebody found what they needed in use.
+    pub busy: u64,
+}
+
+impl Cache {
+    /// An empty cache of so much memory, in octets; the seed is one that nobody can foresee.
+    pub fn new(memory: u64, fresh_max: Duration, stale_max: Duration, seed: u64) -> Cache {
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        let shard = usize::try_from(memory.clamp(MEMORY_MIN, MEMORY_MAX)).unwrap_or(usize::MAX) / SHARDS;
+        Cache {
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(shard))).collect(),
+            hasher: foldhash::fast::FixedState::with_seed(seed),
+            fresh_max: seconds(fresh_max),
+            stale_max: seconds(stale_max),
+            busy: AtomicU64::new(0),
+            too_long: AtomicU64::new(0),
+        }
+    }
+
+    /// Writes the answer to a query to the front of `out`, if one is kept that is fresh and fits; returns its length. Its
+    /// TTLs are less by its age.
+    ///
+    /// # Panics
+    /// Where the query is shorter than its question's end.
+    pub fn find(&self, asked: Asked<'_>, now_ns: u64, out: &mut [u8]) -> Option<usize> {
+        let (length, age) = self.copy(asked, seconds(now_ns), 0, out)?;
+        change_ttls(&mut out[..length], asked.question_end, |ttl| ttl.saturating_sub(age));
+        Some(length)
+    }
+
+    /// The same of one that need not be fresh, for a query that no back end answers. It is to be kept for 30 seconds, and
+    /// says that it is stale where it has an OPT record (RFC 8767 §4, RFC 8914 §4.4).
+    ///
+    /// # Panics
+    /// Where the query is shorter than its question's end.
+    pub fn find_stale(&self, asked: Asked<'_>, now_ns: u64, out: &mut [u8]) -> Option<usize> {
+        if self.stale_max == 0 {
+            return None;
+        }
+        let (length, _) = self.copy(asked, seconds(now_ns), self.stale_max, out)?;
+        change_ttls(&mut out[..length], asked.question_end, |ttl| ttl.min(STALE_TTL));
+        let room = out.len().min(asked.length_max);
+        Some(add_extended_error(&mut out[..room], length, asked.question_end, ExtendedError::StaleAnswer))
+    }
+
+    /// Keeps the answer to a query whose question ends at `question_end`, if it may be kept.
+    ///
+    /// # Panics
+    /// Where the answer is shorter than a header.
+    pub fn keep(&self, key: &[u8], answer: &[u8], question_end: usize, now_ns: u64) {
+        let fresh = fresh_for(answer, question_end).min(self.fresh_max);
+        if fresh == 0 || key.is_empty() {
+            return;
+        }
+        if answer.len() > ANSWER_MAX || key.len() > KEY_MAX {
+            self.too_long.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let hash = self.hash(key);
+        if let Some(mut shard) = self.shard(hash) {
+            shard.keep(hash, key, answer, seconds(now_ns), fresh);
+        }
+    }
+
+    /// Forgets all answers, or those about one name, which is folded and in wire form, and what is below it; returns how many
+    /// there were.
+    pub fn forget(&self, at_and_below: Option<&[u8]>) -> u64 {
+        let forget = |shard: &Mutex<Shard>| lock(shard).forget(at_and_below);
+        self.shards.iter().map(forget).sum()
+    }
+
+    /// What it has done, and what it holds.
+    pub fn numbers(&self) -> CacheNumbers {
+        let [busy, too_long] = [&self.busy, &self.too_long].map(|count| count.load(Ordering::Relaxed));
+        self.shards.iter().fold(CacheNumbers { busy, too_long, ..CacheNumbers::default() }, |sum, shard| {
+            let shard = lock(shard);
+            CacheNumbers {
+                entries: sum.entries + shard.entries,
+                kept: sum.kept + shard.kept,
+                pushed_out: sum.pushed_out + shard.pushed_out,
+                ..sum
+            }
+        })
+    }
+
+    /// Copies an answer that is fresh, or was so no longer ago than `stale` seconds; returns its length and its age.
+    fn copy(&self, asked: Asked<'_>, now: u32, stale: u32, out: &mut [u8]) -> Option<(usize, u32)> {
+        let hash = self.hash(asked.key);
+        let (length, age) = {
+            let shard = self.shard(hash)?;
+            let entry = shard.find(hash, asked.key)?;
+            let age = now.saturating_sub(entry.kept_s);
+            let answer = &shard.octets[entry.answer];
+            if age >= entry.fresh_s.saturating_add(stale) || answer.len() > asked.length_max.min(out.len()) {
+                return None;
+            }
+            out[..answer.len()].copy_from_slice(answer);
+            (answer.len(), age)
+        };
+        // The id, and the name in the case in which it was asked for: the key has one of the same length.
+        let question = HEADER..asked.question_end;
+        out[..2].copy_from_slice(&asked.message[..2]);
+        out[question.clone()].copy_from_slice(&asked.message[question]);
+        Some((length, age))
+    }
+
+    fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// The shard of this hash, where nobody has it; otherwise that is counted.
+    fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard>> {
+        match self.shards[(hash >> 58) as usize % self.shards.len()].try_lock() {
+            Ok(shard) => Some(shard),
+            Err(TryLockError::Poisoned(shard)) => Some(shard.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                self.busy.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn seconds(ns: u64) -> u32 {
+    u32::try_from(ns / 1_000_000_000).unwrap_or(u32::MAX)
+}
+
+/// A part of the cache.
+///
+/// Positions count all octets that were ever written, those that were left out at the ring's end too: what was written at a
+/// position is there until as much was written behind it as the ring has room for.
+struct Shard {
+    octets: Box<[u8]>,
+    buckets: Box<[[u64; WAYS]]>,
+    /// Where the next entry is written.
+    head: u64,
+    /// Where the oldest entry begins that is whole.
+    tail: u64,
+    entries: u64,
+    kept: u64,
+    pushed_out: u64,
+}
+
+/// An entry as it is read.
+#[derive(Debug)]
+struct Entry {
+    kept_s: u32,
+    /// 0 where it is forgotten, or was kept anew elsewhere.
+    fresh_s: u32,
+    key: Range<usize>,
+    answer: Range<usize>,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").field("octets", &self.octets.len()).field("entries", &self.entries).finish()
+    }
+}
+
+impl Shard {
+    /// A shard that takes so many octets.
+    fn new(memory: usize) -> Shard {
+        let bucket = OCTETS_A_PLACE * WAYS;
+        let buckets = (memory / (bucket + size_of::<[u64; WAYS]>())).max(1);
+        let ring = buckets * bucket;
+        // A position of 0 is none.
+        let begin = ring as u64;
+        Shard {
+            octets: vec![0; ring].into(),
+            buckets: vec![[0; WAYS]; buckets].into(),
+            head: begin,
+            tail: begin,
+            entries: 0,
+            kept: 0,
+            pushed_out: 0,
+        }
+    }
+
+    fn find(&self, hash: u64, key: &[u8]) -> Option<Entry> {
+        let bucket = &self.buckets[self.bucket(hash)];
+        let mut places =
+            bucket.iter().filter(|place| tag(**place) == tag(hash)).map(|place| position(*place));
+        let entry =
+            places.find_map(|at| self.entry(at).filter(|entry| self.octets[entry.key.clone()] == *key));
+        entry.filter(|entry| entry.fresh_s > 0)
+    }
+
+    fn keep(&mut self, hash: u64, key: &[u8], answer: &[u8], now: u32, fresh_s: u32) {
+        let size = (FIELDS + key.len() + answer.len()).next_multiple_of(UNIT);
+        if size > self.octets.len() {
+            return;
+        }
+        let bucket = self.bucket(hash);
+        let way = self.way(bucket, hash, key);
+        self.supersede(position(self.buckets[bucket][way]), key, now);
+        let left = self.octets.len() - self.place(self.head);
+        if left < size {
+            // An entry of no key says so where there is room for one: the next one is at the beginning.
+            self.make_room(left, now);
+            let place = self.place(self.head);
+            self.octets[place..place + left.min(FIELDS)].fill(0);
+            self.head += left as u64;
+        }
+        self.make_room(size, now);
+        let place = self.place(self.head);
+        let [key_length, answer_length] = [key, answer].map(|octets| (octets.len() as u16).to_le_bytes());
+        let parts =
+            [&now.to_le_bytes(), &fresh_s.to_le_bytes(), &key_length[..], &answer_length, key, answer];
+        let mut at = place;
+        for part in parts {
+            self.octets[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        self.buckets[bucket][way] = ((self.head / UNIT as u64) << TAG_BITS) | tag(hash);
+        self.head += size as u64;
+        self.entries += 1;
+        self.kept += 1;
+    }
+
+    fn forget(&mut self, at_and_below: Option<&[u8]>) -> u64 {
+        let (mut at, mut forgotten) = (self.tail, 0);
+        while at < self.head {
+            let Some(entry) = self.entry(at) else {
+                at = self.next_round(at);
+                continue;
+            };
+            let is_meant =
+                at_and_below.is_none_or(|name| is_within(name_of(&self.octets[entry.key.clone()]), name));
+            if entry.fresh_s > 0 && is_meant {
+                self.set_fresh(at, 0);
+                forgotten += 1;
+            }
+            at = after(at, &entry);
+        }
+        forgotten
+    }
+
+    fn bucket(&self, hash: u64) -> usize {
+        // The upper bits choose the shard, the lowest are the tag.
+        (hash >> TAG_BITS) as usize % self.buckets.len()
+    }
+
+    /// Where in a bucket an entry of this key is, or is to be: in the place of who is there no more, or else of the oldest.
+    fn way(&self, bucket: usize, hash: u64, key: &[u8]) -> usize {
+        let places = &self.buckets[bucket];
+        let is_its = |place: u64| {
+            tag(place) == tag(hash)
+                && self.entry(position(place)).is_some_and(|entry| self.octets[entry.key.clone()] == *key)
+        };
+        let its = places.iter().position(|place| is_its(*place));
+        its.unwrap_or_else(|| (0..WAYS).min_by_key(|way| position(places[*way])).unwrap_or(0))
+    }
+
+    /// What stands at this position is found no more: an entry of the same key, or one that gives way to it.
+    fn supersede(&mut self, at: u64, key: &[u8], now: u32) {
+        let Some(entry) = self.entry(at) else { return };
+        if self.octets[entry.key.clone()] != *key {
+            self.pushed_out += u64::from(entry.is_fresh(now));
+        }
+        self.set_fresh(at, 0);
+    }
+
+    /// Lets the oldest entries go until so many octets behind the head are nobody's.
+    fn make_room(&mut self, octets: usize, now: u32) {
+        let end = self.head + octets as u64;
+        while self.tail + (self.octets.len() as u64) < end {
+            let at = self.tail;
+            let Some(entry) = self.entry(at) else {
+                self.tail = self.next_round(at);
+                continue;
+            };
+            self.entries -= 1;
+            self.pushed_out += u64::from(entry.is_fresh(now));
+            self.tail = after(at, &entry);
+        }
+    }
+
+    /// The entry at a position, where one is that was not written over.
+    fn entry(&self, at: u64) -> Option<Entry> {
+        if at < self.tail || at >= self.head {
+            return None;
+        }
+        let place = self.place(at);
+        let fields = self.octets.get(place..place + FIELDS)?;
+        let long =
+            |at: usize| u32::from_le_bytes([fields[at], fields[at + 1], fields[at + 2], fields[at + 3]]);
+        let short = |at: usize| usize::from(u16::from_le_bytes([fields[at], fields[at + 1]]));
+        let key = place + FIELDS..place + FIELDS + short(8);
+        let answer = key.end..key.end + short(10);
+        (!key.is_empty()).then_some(Entry { kept_s: long(0), fresh_s: long(4), key, answer })
+    }
+
+    fn set_fresh(&mut self, at: u64, seconds: u32) {
+        let place = self.place(at);
+        self.octets[place + 4..place + 8].copy_from_slice(&seconds.to_le_bytes());
+    }
+
+    fn place(&self, at: u64) -> usize {
+        (at % self.octets.len() as u64) as usize
+    }
+
+    /// Where the ring begins again behind a position.
+    fn next_round(&self, at: u64) -> u64 {
+        let ring = self.octets.len() as u64;
+        (at / ring + 1) * ring
+    }
+}
+
+impl Entry {
+    fn is_fresh(&self, now: u32) -> bool {
+        now.saturating_sub(self.kept_s) < self.fresh_s
+    }
+}
+
+/// Where the next entry begins behind one.
+fn after(at: u64, entry: &Entry) -> u64 {
+    at + (FIELDS + entry.key.len() + entry.answer.len()).next_multiple_of(UNIT) as u64
+}
+
+fn tag(of: u64) -> u64 {
+    of & ((1 << TAG_BITS) - 1)
+}
+
+fn position(place: u64) -> u64 {
+    (place >> TAG_BITS) * UNIT as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dns::{Folded, Query};
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn cache(memory: u64, stale_max: Duration) -> Cache {
+        Cache::new(memory, Duration::from_secs(1_000), stale_max, 7)
+    }
+
+    /// A query for the address of `name.example`, with EDNS.
+    fn query(name: &str) -> (Vec<u8>, usize) {
+        let head = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01";
+        let question = [&[name.len() as u8][..], name.as_bytes(), b"\x07example\0\0\x01\0\x01"].concat();
+        let end = HEADER + question.len();
+        ([&head[..], &question, b"\0\0\x29\x04\xd0\0\0\0\0\0\0"].concat(), end)
+    }
+
+    fn key(query: &[u8]) -> Vec<u8> {
+        let (mut name, mut key) = (Folded::root(), Vec::new());
+        let query_read = Query::read(query, &mut name).expect("a query");
+        assert!(dns::reuse::key(&query_read, query, None, &mut key));
+        key
+    }
+
+    /// An answer to it: an address that ends in this octet, and so many octets of another record.
+    fn answer(query: &[u8], end: usize, ttl: u32, last: u8, more: usize) -> Vec<u8> {
+        let mut head = query[..end].to_vec();
+        (head[2], head[3], head[7], head[11]) = (0x81, 0x80, 2, 1);
+        let ttl = ttl.to_be_bytes();
+        let address = [&b"\xc0\x0c\0\x01\0\x01"[..], &ttl, &[0, 4, 192, 0, 2, last]].concat();
+        let text =
+            [&b"\xc0\x0c\0\x10\0\x01"[..], &ttl, &(more as u16).to_be_bytes(), &vec![7; more]].concat();
+        [head, address, text, query[end..].to_vec()].concat()
+    }
+
+    /// What is found for a query, over UDP.
+    fn found(cache: &Cache, query: &[u8], end: usize, now_ns: u64, is_stale: bool) -> Option<Vec<u8>> {
+        let mut out = vec![0; 1_232];
+        let key = key(query);
+        let asked = Asked { key: &key, message: query, question_end: end, length_max: 1_232 };
+        let length = if is_stale {
+            cache.find_stale(asked, now_ns, &mut out)
+        } else {
+            cache.find(asked, now_ns, &mut out)
+        };
+        out.truncate(length?);
+        Some(out)
+    }
+
+    #[test]
+    fn an_answer_is_given_again_with_its_age_and_to_whom_it_is_for() {
+        let cache = cache(MEMORY_MIN, Duration::ZERO);
+        let (asked, end) = query("www");
+        assert_eq!(found(&cache, &asked, end, 0, false), None);
+        cache.keep(&key(&asked), &answer(&asked, end, 60, 1, 0), end, 5 * SECOND);
+        let (mut other, _) = query("wWw");
+        other[..2].copy_from_slice(&[9, 9]);
+        for (seconds, expected) in [(5, Some(60)), (64, Some(1)), (65, None)] {
+            let expected = expected.map(|ttl| {
+                let mut answer = answer(&other, end, ttl, 1, 0);
+                answer[..2].copy_from_slice(&[9, 9]);
+                answer
+            });
+            assert_eq!(found(&cache, &other, end, seconds * SECOND, false), expected, "{seconds}");
+        }
+        assert_eq!(found(&cache, &asked, end, 65 * SECOND, true), None, "nothing is given that is stale");
+        assert_eq!(found(&cache, &query("ww").0, end - 1, 5 * SECOND, false), None);
+        let expected = CacheNumbers { entries: 1, kept: 1, ..CacheNumbers::default() };
+        assert_eq!(cache.numbers(), expected);
+    }
+
+    #[test]
+    fn what_is_stale_says_so() {
+        let cache = cache(MEMORY_MIN, Duration::from_secs(100));
+        let (asked, end) = query("www");
+        cache.keep(&key(&asked), &answer(&asked, end, 60, 1, 0), end, 0);
+        assert_eq!(found(&cache, &asked, end, 60 * SECOND, false), None);
+        for (seconds, is_there) in [(10, true), (60, true), (159, true), (160, false)] {
+            let mut expected = answer(&asked, end, STALE_TTL, 1, 0);
+            let length = expected.len();
+            expected[length - 1] = 6;
+            expected.extend(b"\0\x0f\0\x02\0\x03");
+            let told = found(&cache, &asked, end, seconds * SECOND, true);
+            assert_eq!(told, is_there.then_some(expected), "{seconds}");
+        }
+        assert_eq!(cache.forget(None), 1);
+        assert_eq!(found(&cache, &asked, end, 60 * SECOND, true), None, "it is forgotten");
+    }
+
+    #[test]
+    fn what_is_too_long_is_kept_for_nobody_or_for_who_takes_it() {
+        let cache = cache(MEMORY_MIN, Duration::ZERO);
+        let (asked, end) = query("www");
+        cache.keep(&key(&asked), &answer(&asked, end, 60, 1, 1_400), end, 0);
+        assert_eq!(found(&cache, &asked, end, 0, false), None, "not over UDP");
+        let key = key(&asked);
+        let over_tcp = Asked { key: &key, message: &asked, question_end: end, length_max: 65_535 };
+        let mut out = vec![0; 65_535];
+        let length = cache.find(over_tcp, 0, &mut out).expect("over TCP");
+        assert_eq!(out[..length], answer(&asked, end, 60, 1, 1_400));
+        cache.keep(&key, &answer(&asked, end, 60, 2, ANSWER_MAX), end, 0);
+        assert_eq!(cache.numbers().too_long, 1);
+    }
+
+    #[test]
+    fn names_are_forgotten_with_all_below_them() {
+        let cache = cache(MEMORY_MIN, Duration::ZERO);
+        for name in ["a", "b", "c"] {
+            let (asked, end) = query(name);
+            cache.keep(&key(&asked), &answer(&asked, end, 60, 1, 0), end, 0);
+        }
+        assert_eq!(cache.forget(Some(b"\x01a\x07example\0")), 1);
+        assert_eq!(cache.forget(Some(b"\x01a\x07example\0")), 0, "there is none any more");
+        let is_there = ["a", "b"].map(|name| {
+            let (asked, end) = query(name);
+            found(&cache, &asked, end, 0, false).is_some()
+        });
+        assert_eq!(is_there, [false, true]);
+        assert_eq!(cache.forget(Some(b"\x07example\0")), 2);
+    }
+
+    #[test]
+    fn who_finds_a_shard_taken_goes_on() {
+        let cache = cache(MEMORY_MIN, Duration::ZERO);
+        let (asked, end) = query("www");
+        cache.keep(&key(&asked), &answer(&asked, end, 60, 1, 0), end, 0);
+        let taken: Vec<_> = cache.shards.iter().map(lock).collect();
+        assert_eq!(found(&cache, &asked, end, 0, false), None);
+        cache.keep(&key(&asked), &answer(&asked, end, 60, 2, 0), end, 0);
+        drop(taken);
+        assert_eq!(found(&cache, &asked, end, 0, false), Some(answer(&asked, end, 60, 1, 0)));
+        assert_eq!((cache.numbers().busy, cache.numbers().kept), (2, 1));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Keep { name: u16, ttl: u32, last: u8, more: usize },
+        Find(u16),
+        Wait(u32),
+        Forget(Option<u16>),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let name = 0u16..300;
+        prop_oneof![
+            8 => (name.clone(), 1u32..200, any::<u8>(), 0usize..800)
+                .prop_map(|(name, ttl, last, more)| Step::Keep { name, ttl, last, more }),
+            8 => name.clone().prop_map(Step::Find),
+            1 => (0u32..50).prop_map(Step::Wait),
+            1 => proptest::option::weighted(0.9, name).prop_map(Step::Forget),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// One small shard, so that its ring goes round many times, against a map that loses nothing.
+        #[test]
+        fn what_is_found_was_kept_last(steps in proptest::collection::vec(step(), 1..1_500)) {
+            let mut cache = cache(MEMORY_MIN, Duration::ZERO);
+            cache.shards = Box::new([Mutex::new(Shard::new(16 << 10))]);
+            let mut model: HashMap<u16, (u32, u32, u8, usize)> = HashMap::new();
+            let mut now: u32 = 0;
+            for step in steps {
+                let at = u64::from(now) * SECOND;
+                let named = |name: u16| query(&format!("n{name}"));
+                match step {
+                    Step::Keep { name, ttl, last, more } => {
+                        let (asked, end) = named(name);
+                        cache.keep(&key(&asked), &answer(&asked, end, ttl, last, more), end, at);
+                        model.insert(name, (now, ttl, last, more));
+                        let told = found(&cache, &asked, end, at, false);
+                        prop_assert_eq!(told, Some(answer(&asked, end, ttl, last, more)), "what came last is there");
+                    }
+                    Step::Find(name) => {
+                        let (asked, end) = named(name);
+                        if let Some(told) = found(&cache, &asked, end, at, false) {
+                            let (kept, ttl, last, more) = model[&name];
+                            prop_assert!(now - kept < ttl);
+                            prop_assert_eq!(told, answer(&asked, end, ttl - (now - kept), last, more));
+                        }
+                    }
+                    Step::Wait(seconds) => now += seconds,
+                    Step::Forget(name) => {
+                        let folded = name.map(|name| named(name).0[HEADER..].to_vec());
+                        // Up to and with the root's octet.
+                        let folded = folded.map(|name| name[..name.len() - 15].to_vec());
+                        cache.forget(folded.as_deref());
+                        match name {
+                            Some(name) => drop(model.remove(&name)),
+                            None => model.clear(),
+                        }
+                    }
+                }
+                let shard = lock(&cache.shards[0]);
+                prop_assert!(shard.head - shard.tail <= shard.octets.len() as u64);
+                prop_assert!(shard.entries <= (shard.octets.len() / 64) as u64);
+            }
+        }
+    }
+}
