@@ -21,17 +21,16 @@ use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 
 use crate::options::Options;
-use crate::replay::driver::Echo;
 use crate::report::{Limit, Report, Table, median};
 use crate::serve::place::Place;
 use crate::serve::rate::Plan;
 use crate::serve::source::Source;
 use crate::serve::zone;
-use balancers::{BALANCERS, Balancer};
+use balancers::{BALANCERS, Balancer, Setup};
 use behind::Behind;
 
 /// The parts that can be asked for.
-const PARTS: &[&str] = &["picks", "rate", "mixed", "latency", "memory"];
+const PARTS: &[&str] = &["picks", "rate", "mixed", "cached", "latency", "memory"];
 
 /// The rate at which processor time is measured, in queries a second: everybody answers all of it.
 const CPU_RATE: u64 = 40_000;
@@ -86,8 +85,16 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut answered_by = None;
     for asked in [Asked::one_name(), Asked::many_lengths(options.seed)] {
         if options.wants(asked.part) {
-            answered_by = Some(rates(options, &place, &behind, report, &asked)?);
+            let measured = || rates(options, &place, &asked);
+            let (found, echo) = behind.answering(&place, measured)?;
+            tell(report, &asked, &found);
+            answered_by = Some(echo);
         }
+    }
+    let asked = Asked::of_cache(options.seed);
+    if options.wants(asked.part) {
+        let found = behind.serving(&place, || rates(options, &place, &asked))?;
+        tell(report, &asked, &found);
     }
     if let Some(echo) = answered_by {
         report.note(format!(
@@ -108,6 +115,7 @@ struct Asked {
     title: &'static str,
     /// The questions that are sent, a line `name type` for each.
     questions: String,
+    setup: Setup,
 }
 
 impl Asked {
@@ -116,6 +124,7 @@ impl Asked {
             part: "rate",
             title: "One core, UDP, two back ends, one name",
             questions: format!("{} A\n", zone::STATIC),
+            setup: Setup::USUAL,
         }
     }
 
@@ -127,36 +136,45 @@ impl Asked {
             part: "mixed",
             title: "One core, UDP, two back ends, names of many lengths",
             questions: (0..NAMES).map(|_| format!("{}.example.com A\n", label())).collect(),
+            setup: Setup::USUAL,
+        }
+    }
+
+    /// The same, of which balancers have the answers.
+    fn of_cache(seed: u64) -> Asked {
+        Asked {
+            part: "cached",
+            title: "One core, UDP, names of many lengths, answers from the balancers' caches",
+            setup: Setup { has_cache: true, ..Setup::USUAL },
+            ..Asked::many_lengths(seed)
         }
     }
 }
 
-fn rates(
-    options: &Options,
-    place: &Place,
-    behind: &Behind,
-    report: &mut Report,
-    asked: &Asked,
-) -> Result<Echo> {
+/// What was found of each balancer, by its name.
+type Found = BTreeMap<&'static str, Rounds>;
+
+fn rates(options: &Options, place: &Place, asked: &Asked) -> Result<Found> {
     let mut rng = Rng::with_seed(options.seed);
-    let mut found: BTreeMap<&'static str, Rounds> = BTreeMap::new();
-    let ((), echo) = behind.answering(place, || {
-        for round in 1..=options.rounds {
-            let mut order = BALANCERS.to_vec();
-            rng.shuffle(&mut order);
-            for balancer in &order {
-                let rounds = found.entry(balancer.name).or_default();
-                rate(options, place, balancer, asked, rounds).with_context(|| balancer.name.to_owned())?;
-                println!(
-                    "round {round} {:<16} lossless {:>7.0}/s  peak {:>7.0}/s",
-                    balancer.name,
-                    rounds.lossless.last().copied().unwrap_or_default(),
-                    rounds.peak.last().copied().unwrap_or_default(),
-                );
-            }
+    let mut found = Found::new();
+    for round in 1..=options.rounds {
+        let mut order = BALANCERS.to_vec();
+        rng.shuffle(&mut order);
+        for balancer in &order {
+            let rounds = found.entry(balancer.name).or_default();
+            rate(options, place, balancer, asked, rounds).with_context(|| balancer.name.to_owned())?;
+            println!(
+                "round {round} {:<16} lossless {:>7.0}/s  peak {:>7.0}/s",
+                balancer.name,
+                rounds.lossless.last().copied().unwrap_or_default(),
+                rounds.peak.last().copied().unwrap_or_default(),
+            );
         }
-        Ok(())
-    })?;
+    }
+    Ok(found)
+}
+
+fn tell(report: &mut Report, asked: &Asked, found: &Found) {
     let rows = BALANCERS.iter().filter_map(|balancer| {
         let rounds = found.get(balancer.name)?;
         let best = |values: &[f64]| format!("{:.0}", values.iter().copied().fold(0.0, f64::max));
@@ -190,7 +208,6 @@ fn rates(
             ratio.map(|(ours, theirs)| ours / theirs),
         );
     }
-    Ok(echo)
 }
 
 fn rate(
@@ -200,7 +217,7 @@ fn rate(
     asked: &Asked,
     rounds: &mut Rounds,
 ) -> Result<()> {
-    let running = balancer.start(place, &[])?;
+    let running = balancer.start(place, asked.setup)?;
     let source = Source::of(place, asked.part, &asked.questions)?;
     source.udp(CPU_RATE, 1)?;
     let before = running.group.cpu()?;

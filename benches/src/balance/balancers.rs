@@ -37,23 +37,35 @@ pub(crate) fn versions() -> [(&'static str, String); 2] {
     ]
 }
 
-/// What is different where queries are to wait: seconds until a timeout, and how many may.
+/// What a balancer is told beside its way of working.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Setup {
+    /// Seconds until a timeout.
     pub(crate) seconds: u64,
+    /// How many queries may wait.
     pub(crate) outstanding: u64,
     /// The port of the back ends.
     pub(crate) port: u16,
+    /// Whether answers are given again.
+    pub(crate) has_cache: bool,
 }
 
+impl Setup {
+    /// What it is told where nothing of it is measured.
+    pub(crate) const USUAL: Setup = Setup { seconds: 2, outstanding: 65_535, port: 53, has_cache: false };
+}
+
+/// What a cache takes, and how many answers dnsdist's may have: more than are asked for.
+const CACHE: &str = "64 MiB";
+const CACHED_MAX: u64 = 100_000;
+
 impl Balancer {
-    /// Starts it in a new folder, with the back ends on port 53, and returns when it answers; ours with these further
-    /// arguments.
+    /// Starts it in a new folder, and returns when it answers.
     ///
     /// # Errors
     /// Where it does not; with the end of what it said.
-    pub(crate) fn start(&self, place: &Place, more: &[&str]) -> Result<Running> {
-        self.started(place, more, false)
+    pub(crate) fn start(&self, place: &Place, setup: Setup) -> Result<Running> {
+        self.started(place, setup, false)
     }
 
     /// The same, before others on its core (SCHED_FIFO): what else the machine does there, such as looking after itself, would
@@ -63,16 +75,12 @@ impl Balancer {
     /// # Errors
     /// As [`start`](Self::start).
     pub(crate) fn start_before_others(&self, place: &Place) -> Result<Running> {
-        self.started(place, &[], true)
+        self.started(place, Setup::USUAL, true)
     }
 
-    fn started(&self, place: &Place, more: &[&str], is_first: bool) -> Result<Running> {
+    fn started(&self, place: &Place, setup: Setup, is_first: bool) -> Result<Running> {
         let room = place.room(self.name)?;
-        let usual = Patience { seconds: 2, outstanding: 65_535, port: 53 };
-        let mut command = self.command(place, usual)?;
-        if self.is_ours {
-            command.args(more);
-        }
+        let mut command = self.command(place, setup)?;
         if is_first {
             let inner = command;
             command = Command::new("chrt");
@@ -86,8 +94,8 @@ impl Balancer {
     ///
     /// # Errors
     /// Where that cannot be written.
-    pub(crate) fn command(&self, place: &Place, patience: Patience) -> Result<Command> {
-        let Patience { seconds, outstanding, port } = patience;
+    pub(crate) fn command(&self, place: &Place, setup: Setup) -> Result<Command> {
+        let Setup { seconds, outstanding, port, has_cache } = setup;
         if self.is_ours {
             let mut command = Side::Server.command(&program());
             command.args(["balance", "--workers", "1", "--policy", self.way]);
@@ -98,6 +106,9 @@ impl Balancer {
             for back_end in BACK_ENDS {
                 command.args(["--backend", &format!("{back_end}:{port}")]);
             }
+            if has_cache {
+                command.args(["--cache", CACHE]);
+            }
             return Ok(command);
         }
         let mut lines = format!(
@@ -107,6 +118,9 @@ impl Balancer {
         );
         for back_end in BACK_ENDS {
             lines += &format!("newServer({{address=\"{back_end}:{port}\"}}):setUp()\n");
+        }
+        if has_cache {
+            lines += &format!("getPool(\"\"):setCache(newPacketCache({CACHED_MAX}))\n");
         }
         let file = place.folder.join(format!("{}.conf", self.name));
         fs::write(&file, lines).with_context(|| format!("{}", file.display()))?;

@@ -1,5 +1,6 @@
 //! The back ends: addresses behind a veth pair of their own, where each query is turned round as its own answer.
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
@@ -8,7 +9,9 @@ use experiments::echo;
 
 use crate::replay::driver::{self, Echo, End};
 use crate::serve::place::{self, Place, SOURCE_CORE};
-use crate::serve::process;
+use crate::serve::process::{self, Group};
+use crate::serve::servers::program;
+use crate::serve::zone;
 
 /// The back ends' addresses.
 pub(crate) const BACK_ENDS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 98, 0, 1), Ipv4Addr::new(10, 98, 0, 2)];
@@ -72,6 +75,36 @@ impl Behind {
                 Ok((echo::during(any, enter, work)?, Echo::Socket))
             }
         }
+    }
+
+    /// Has a name server answer at their addresses while `work` is done, with addresses that may be kept for all names of
+    /// `example.com`.
+    ///
+    /// # Errors
+    /// Those of `work`, and where it does not start.
+    pub(crate) fn serving<T>(&self, place: &Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let room = place.room("behind")?;
+        let zone = room.join("example.com.zone");
+        let wildcard = "* IN A 192.0.2.81\n";
+        fs::write(&zone, zone::MASTER.to_owned() + wildcard).with_context(|| zone.display().to_string())?;
+        let mut command = Command::new("ip");
+        command.args([
+            "netns",
+            "exec",
+            NAMESPACE,
+            "taskset",
+            "-c",
+            &SOURCE_CORE.to_string(),
+            &program(),
+            "serve",
+        ]);
+        command.args(["--workers", "1", "--api", "127.0.0.1:0", "--zone"]).arg(&zone);
+        for back_end in BACK_ENDS {
+            command.args(["--listen", &format!("{back_end}:53")]);
+        }
+        // A balancer that is started after it answers where it does.
+        let _server = Group::start(&mut command, &room.join("log"))?;
+        work()
     }
 
     /// Does something in a thread in the back ends' namespace.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::balancers::{BALANCERS, Patience};
+use super::balancers::{BALANCERS, Setup};
 use super::behind::Behind;
 use crate::report::{Report, Table};
 use crate::serve::place::Place;
@@ -39,9 +39,9 @@ pub(crate) fn measure(place: &Place, behind: &Behind, report: &mut Report) -> Re
         behind.within(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).context("a silent back end"))?;
     let mut rows = Vec::new();
     for balancer in BALANCERS {
-        let patience = Patience { seconds: PATIENCE, outstanding: 65_535, port: PORT };
+        let setup = Setup { seconds: PATIENCE, port: PORT, ..Setup::USUAL };
         let room = place.room(balancer.name)?;
-        let mut group = Group::start(&mut balancer.command(place, patience)?, &room.join("log"))?;
+        let mut group = Group::start(&mut balancer.command(place, setup)?, &room.join("log"))?;
         let source = Source::new(place, zone::STATIC)?;
         let begin = Instant::now();
         // It takes queries once one of them gets through.

@@ -171,6 +171,14 @@ impl UdpListener {
         self.address
     }
 
+    /// Whoever waits for a datagram here does so for this time at most, which is not zero.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wait_at_most(&self, time: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(time))
+    }
+
     /// Wakes the thread that is blocked in [`Batch::receive`] and makes that, and all later ones, return 0.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);

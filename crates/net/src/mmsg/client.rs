@@ -384,6 +384,18 @@ impl Incoming {
     /// # Errors
     /// What the system says: at a connected socket also that a datagram was refused.
     pub fn receive(&mut self, socket: &impl AsFd) -> io::Result<usize> {
+        self.received(socket, libc::MSG_DONTWAIT)
+    }
+
+    /// Receives what is there, or the next message that comes within the time that the socket waits; 0 when none does.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_waiting(&mut self, socket: &impl AsFd) -> io::Result<usize> {
+        self.received(socket, libc::MSG_WAITFORONE)
+    }
+
+    fn received(&mut self, socket: &impl AsFd, flags: libc::c_int) -> io::Result<usize> {
         for header in &mut self.headers[..self.received] {
             offer_room(header);
         }
@@ -401,7 +413,7 @@ impl Incoming {
                     self.headers.as_mut_ptr(),
                     BATCH_MAX as libc::c_uint,
                     // The type of the flags differs between C libraries.
-                    libc::MSG_DONTWAIT as _,
+                    flags as _,
                     ptr::null_mut(),
                 )
             };
