@@ -18,7 +18,7 @@ use dns::edns::ExtendedError;
 use dns::name::is_within;
 use dns::query::HEADER;
 use dns::relay::add_extended_error;
-use dns::reuse::{KEY_MAX, change_ttls, fresh_for, name_of};
+use dns::reuse::{KEY_MAX, change_ttls, name_of, whole_for};
 
 /// The least memory of a cache, in octets: of each shard, room for three of the longest entries.
 pub const MEMORY_MIN: u64 = 1 << 20;
@@ -121,8 +121,8 @@ impl Cache {
         Some(length)
     }
 
-    /// The same of one that need not be fresh, for a query that no back end answers. It is to be kept for 30 seconds, and
-    /// says that it is stale where it has an OPT record (RFC 8767 §4, RFC 8914 §4.4).
+    /// The same of one that need not be fresh, for a query that no back end answers. It is to be kept for 30 seconds at
+    /// most, and says that it is stale where it has an OPT record (RFC 8767 §4, RFC 8914 §4.4).
     ///
     /// # Panics
     /// Where the query is shorter than its question's end.
@@ -141,7 +141,7 @@ impl Cache {
     /// # Panics
     /// Where the answer is shorter than a header.
     pub fn keep(&self, key: &[u8], answer: &[u8], question_end: usize, now_ns: u64) {
-        let fresh = fresh_for(answer, question_end).min(self.fresh_max);
+        let fresh = whole_for(answer, question_end).min(self.fresh_max);
         if fresh == 0 || key.is_empty() {
             return;
         }
@@ -228,6 +228,7 @@ fn seconds(ns: u64) -> u32 {
 ///
 /// Positions count all octets that were ever written, those that were left out at the ring's end too: what was written at a
 /// position is there until as much was written behind it as the ring has room for.
+#[repr(align(64))]
 struct Shard {
     octets: Box<[u8]>,
     buckets: Box<[[u64; WAYS]]>,

@@ -72,13 +72,25 @@ fn lasting_options(mut options: &[u8], key: &mut Vec<u8>) {
     }
 }
 
-/// For how many seconds an answer whose question ends at `question_end` may be kept: the smallest TTL of its records, and no
-/// longer than the SOA record says of one that has nothing in its ANSWER section (RFC 2308 §5); 0 where it is a failure,
-/// truncated, says nothing of it, or breaks off.
+/// For how many seconds an answer whose question ends at `question_end` may be kept: the smallest TTL of its ANSWER section,
+/// or of one that has nothing there, what its SOA record says (RFC 2308 §5); 0 where it is a failure, truncated, says nothing
+/// of it, or breaks off.
 ///
 /// # Panics
 /// Where it is shorter than a header.
 pub fn fresh_for(answer: &[u8], question_end: usize) -> u32 {
+    least_ttl(answer, question_end, false)
+}
+
+/// The same, and no longer than any record's TTL: for so long all of it may be given again.
+///
+/// # Panics
+/// Where it is shorter than a header.
+pub fn whole_for(answer: &[u8], question_end: usize) -> u32 {
+    least_ttl(answer, question_end, true)
+}
+
+fn least_ttl(answer: &[u8], question_end: usize, of_all: bool) -> u32 {
     let [answers, authorities] =
         [6, 8].map(|at| usize::from(u16::from_be_bytes([answer[at], answer[at + 1]])));
     let is_answer = matches!(Rcode::masked_from_int(answer[3]), Rcode::NOERROR | Rcode::NXDOMAIN);
@@ -93,10 +105,13 @@ pub fn fresh_for(answer: &[u8], question_end: usize) -> u32 {
             _ => {}
         }
         // Beyond 2^31 it is none (RFC 2181 §8).
-        least = least.min(if record.ttl > i32::MAX as u32 { 0 } else { record.ttl });
+        let ttl = if record.ttl > i32::MAX as u32 { 0 } else { record.ttl };
+        if of_all || place < answers {
+            least = least.min(ttl);
+        }
         if answers == 0 && record.rtype == Rtype::SOA && place < authorities {
             let minimum = record.rdata.last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
-            (least, says) = (least.min(minimum), true);
+            (least, says) = (least.min(ttl).min(minimum), true);
         }
     }
     if is_answer && says && !is_truncated { least } else { 0 }
@@ -153,28 +168,27 @@ mod tests {
             let numbers = [[0; 16].as_slice(), &minimum.to_be_bytes()].concat();
             [&b"\xc0\x0c\0\x06\0\x01"[..], &ttl.to_be_bytes(), b"\0\x16\0\0", &numbers].concat()
         };
-        for (flags, rcode, answers, authorities, expected) in [
-            (0x81, 0, vec![a(300), a(60)], vec![], 60),
-            (0x81, 0, vec![a(300)], vec![NS.to_vec()], 20),
-            (0x81, 0, vec![a(300)], vec![soa(90, 7)], 90),
-            (0x81, 3, vec![], vec![soa(900, 60)], 60),
-            (0x81, 3, vec![], vec![soa(30, 60)], 30),
-            (0x81, 0, vec![], vec![NS.to_vec(), soa(30, 60)], 20),
-            (0x81, 0, vec![], vec![NS.to_vec()], 0),
-            (0x81, 0, vec![a(300), a(1 << 31)], vec![], 0),
-            (0x81, 0, vec![OPT.to_vec()], vec![], 0),
-            (0x81, 2, vec![a(300)], vec![], 0),
-            (0x83, 0, vec![a(300)], vec![], 0),
-            (0x81, 0, vec![], vec![], 0),
+        for (flags, rcode, answers, authorities, fresh, whole) in [
+            (0x81, 0, vec![a(300), a(60)], vec![], 60, 60),
+            (0x81, 0, vec![a(300)], vec![NS.to_vec()], 300, 20),
+            (0x81, 0, vec![a(300)], vec![soa(90, 7)], 300, 90),
+            (0x81, 3, vec![], vec![soa(900, 60)], 60, 60),
+            (0x81, 3, vec![], vec![soa(30, 60)], 30, 30),
+            (0x81, 0, vec![], vec![NS.to_vec(), soa(30, 60)], 30, 20),
+            (0x81, 0, vec![], vec![NS.to_vec()], 0, 0),
+            (0x81, 0, vec![a(300), a(1 << 31)], vec![], 0, 0),
+            (0x81, 0, vec![OPT.to_vec()], vec![], 0, 0),
+            (0x81, 2, vec![a(300)], vec![], 0, 0),
+            (0x83, 0, vec![a(300)], vec![], 0, 0),
+            (0x81, 0, vec![], vec![], 0, 0),
         ] {
             let records = [&answers[..], &authorities].concat().concat();
             let counts = [answers.len() as u8, authorities.len() as u8, 1];
             let mut answer = message(flags, counts, &[&records, OPT].concat());
             answer[3] = rcode;
-            assert_eq!(fresh_for(&answer, END), expected, "{flags} {rcode} {answers:?} {authorities:?}");
-            if expected > 0 {
-                assert_eq!(fresh_for(&answer[..answer.len() - 1], END), 0, "it breaks off");
-            }
+            let times = |answer: &[u8]| [fresh_for(answer, END), whole_for(answer, END)];
+            assert_eq!(times(&answer), [fresh, whole], "{flags} {rcode} {answers:?} {authorities:?}");
+            assert_eq!(times(&answer[..answer.len() - 1]), [0, 0], "it breaks off");
         }
     }
 
@@ -250,7 +264,7 @@ mod tests {
             mut octets in proptest::collection::vec(any::<u8>(), 12..200), end in 12usize..64,
         ) {
             let length = octets.len();
-            fresh_for(&octets, end);
+            prop_assert!(whole_for(&octets, end) <= fresh_for(&octets, end));
             change_ttls(&mut octets, end, |ttl| ttl / 2);
             prop_assert_eq!(octets.len(), length);
         }

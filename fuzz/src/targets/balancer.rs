@@ -9,7 +9,7 @@ use dns::relay::{
     Added, PADDED_TO, add_extended_error, add_subnet, is_padded, pad, question_end, take_out_cookies,
     take_out_of_one_hop, take_out_subnet,
 };
-use dns::reuse::{self, KEY_MAX, change_ttls, fresh_for, name_of};
+use dns::reuse::{self, KEY_MAX, change_ttls, fresh_for, name_of, whole_for};
 use dns::{ClientSubnet, Folded, Query, Rtype};
 use domain::base::Message;
 use domain::base::name::{ParsedName, ToLabelIter};
@@ -127,7 +127,7 @@ pub(super) fn relay(octets: &[u8]) {
     assert_eq!(all_but_opt(before), all_but_opt(after));
     assert!(length == octets.len() || length.is_multiple_of(PADDED_TO));
     let fresh = question_end(octets).map_or(0, |end| fresh_for(octets, end));
-    if fresh > 0 {
+    if fresh > 0 && whole_for(octets, QUESTION_END) > 0 {
         let mut aged = octets.to_vec();
         change_ttls(&mut aged, QUESTION_END, |ttl| ttl - 1);
         let mut stale = aged.clone();
@@ -143,7 +143,11 @@ pub(super) fn relay(octets: &[u8]) {
     // What it cannot read, as for a name that leads nowhere, is nobody's answer.
     if let Ok(answered) = before.answer() {
         let mut ttls = answered.map_while(Result::ok).map(|record| record.ttl().as_secs());
-        assert!(fresh <= i32::MAX as u32 && (fresh == 0 || ttls.all(|ttl| fresh <= ttl)));
+        assert!(
+            whole_for(octets, QUESTION_END) <= fresh
+                && fresh <= i32::MAX as u32
+                && (fresh == 0 || ttls.all(|ttl| fresh <= ttl))
+        );
     }
 }
 
