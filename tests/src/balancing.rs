@@ -24,6 +24,8 @@ pub struct Balancing {
     pub tls: Option<SocketAddr>,
     /// Where it answers over HTTPS, where it does.
     pub https: Option<SocketAddr>,
+    /// Where it answers over QUIC, where it does.
+    pub quic: Option<SocketAddr>,
     /// Where agents report, where they do.
     pub credit: Option<SocketAddr>,
     /// Where HTTP is answered, where it is.
@@ -48,10 +50,11 @@ impl Balancing {
         let dns = at("(DNS)");
         let tls = more.contains(&"--tls-listen").then(|| at("(DNS over TLS)"));
         let https = more.contains(&"--https-listen").then(|| at("(DNS over HTTPS)"));
+        let quic = more.contains(&"--quic-listen").then(|| at("(DNS over QUIC)"));
         let credit = more.contains(&"--credit").then(|| at("(credit)"));
         let http = more.contains(&"--http").then(|| at("(HTTP)"));
         program.line("ready");
-        Balancing { program, dns, tls, https, credit, http }
+        Balancing { program, dns, tls, https, quic, credit, http }
     }
 
     /// A client of its HTTP.

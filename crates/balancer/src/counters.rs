@@ -143,6 +143,8 @@ pub struct FrontCounters {
     pub tls_failed: Count,
     /// Requests over HTTPS that held no query: answered with a status that says why.
     pub https_refused: Count,
+    /// Streams over QUIC that held no query as it is to be: their connections were closed.
+    pub quic_refused: Count,
     /// Queries whose client had as many as one may have: dropped, over connections answered SERVFAIL.
     pub full_client: Count,
     /// Queries for which no free id was found.

@@ -3,7 +3,7 @@
 //! ```text
 //! clients ──UDP──> worker (a thread a core): Picker::pick ──> a socket of the back end, an id of its own ──> back end
 //!                    ^ Pending::matching: socket, id and question <──────────────────────────── reply ──────────┘
-//! clients ──TCP, TLS, HTTPS──> connections (tokio): the same pick, shared connections or datagrams to back ends
+//! clients ──TCP, TLS, HTTPS, QUIC──> connections (tokio): the same pick, shared connections or datagrams to back ends
 //! ```
 //! Which back end gets a query is `routing::balance`'s to say; here it is carried there and back. In reading order:
 //! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
@@ -13,7 +13,7 @@
 //! - [`clients`]: how many queries each client has under way.
 //! - [`pending`]: queries that wait for replies; [`lines`]: sockets to back ends; [`worker`]: the thread that has both.
 //! - [`doubts`]: back ends that may be gone.
-//! - [`front`]: clients over connections as they come; [`conversation`]: one over TCP or TLS, `https` over HTTPS;
+//! - [`front`]: clients over connections as they come; [`conversation`]: one over TCP or TLS, `https` over HTTPS, `quic` over QUIC;
 //!   [`connections`]: what they share, and how their queries are carried.
 //! - [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection that several share; [`told`]: where
 //!   the answer comes, in time or late.
@@ -49,6 +49,7 @@ pub mod numbers;
 pub mod pending;
 pub mod picker;
 pub mod pipeline;
+mod quic;
 pub mod service;
 pub mod told;
 pub mod watch;

@@ -15,7 +15,9 @@ use net::clock::Clock;
 use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
 use net::tcp::Limits as TcpLimits;
+use net::tls::identity::Identity;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
+use quinn::Endpoint;
 use routing::Acl;
 use routing::balance::Policy;
 use tokio::sync::Notify;
@@ -36,6 +38,7 @@ use crate::http::back_ends::Editing;
 use crate::http::{self, Http};
 use crate::numbers::Numbers;
 use crate::picker::{For, Picker};
+use crate::quic;
 use crate::watch::{self, Probing};
 use crate::worker::{Limits, Worker};
 
@@ -74,6 +77,8 @@ pub struct Options {
     pub tcp: TcpLimits,
     /// Further addresses to answer at, with what is spoken there.
     pub encrypted: Vec<(SocketAddr, Over)>,
+    /// Addresses to answer at over QUIC, with what is shown there.
+    pub quic: Vec<(SocketAddr, Arc<Identity>)>,
     /// How back ends are watched.
     pub probing: Probing,
     /// Where agents send their reports, with the key that they share.
@@ -141,6 +146,7 @@ struct Bound {
     sockets: Vec<Arc<UdpListener>>,
     /// For connections, and once more to keep the ports when these are closed.
     streams: Vec<(tokio::net::TcpListener, Over)>,
+    quic: Vec<(Endpoint, Arc<Identity>)>,
     ports: Vec<TcpListener>,
     /// At which addresses these are.
     addresses: Vec<SocketAddr>,
@@ -238,6 +244,9 @@ impl Service {
         for (listener, over) in bound.streams {
             tasks.spawn(front::serve(connections.clone(), listener, over, shutdown.clone()));
         }
+        for (endpoint, identity) in bound.quic {
+            tasks.spawn(quic::serve(connections.clone(), endpoint, identity, shutdown.clone()));
+        }
         if let Some(credits) = bound.credits {
             tasks.spawn(credits.run(shutdown.clone()));
         }
@@ -306,6 +315,13 @@ impl Bound {
             let stream = tokio::net::TcpListener::from_std(stream).map_err(StartError::System)?;
             streams.push((stream, over.clone()));
         }
+        let mut quic = Vec::new();
+        for (address, identity) in &options.quic {
+            let socket = net::udp::bind_alone(*address).map_err(StartError::Bind)?;
+            listening.push((quic::NAME, socket.local_addr().map_err(StartError::System)?));
+            let endpoint = quic::open(socket, identity, &options.tcp).map_err(StartError::System)?;
+            quic.push((endpoint, identity.clone()));
+        }
         let addresses = listening.iter().map(|(_, address)| *address).collect();
         let pages = options.http.map(net::tcp::bind).transpose().map_err(StartError::Bind)?;
         let pages = pages.map(tokio::net::TcpListener::from_std).transpose().map_err(StartError::System)?;
@@ -324,7 +340,7 @@ impl Bound {
         if let Some(pages) = &pages {
             listening.push(("HTTP", pages.local_addr().map_err(StartError::System)?));
         }
-        Ok(Bound { sockets, streams, ports, addresses, credits, pages, listening })
+        Ok(Bound { sockets, streams, quic, ports, addresses, credits, pages, listening })
     }
 }
 

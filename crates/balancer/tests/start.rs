@@ -38,6 +38,7 @@ fn options() -> Options {
         client_address: ClientAddress::Hidden,
         tcp: Limits::default(),
         encrypted: Vec::new(),
+        quic: Vec::new(),
         probing: Probing {
             question: question(b"\0", 2, false),
             client_address: ClientAddress::Hidden,

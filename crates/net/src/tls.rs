@@ -21,6 +21,9 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// The protocol that DNS over TLS is called by who names one (RFC 7858, RFC 9103 §7.1).
 pub const DOT: &[u8] = b"dot";
 
+/// The protocol that DNS over QUIC is called (RFC 9250 §4.1).
+pub const DOQ: &[u8] = b"doq";
+
 /// The authorities whose certificates are in a PEM text, whatever else is in it; `None` where there is none.
 pub fn authorities(pem: &[u8]) -> Option<RootCertStore> {
     let mut authorities = RootCertStore::empty();

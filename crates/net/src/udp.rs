@@ -21,7 +21,7 @@ use crate::mmsg;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,6 +78,25 @@ pub struct UdpListener {
 /// A [`BindError`] in an [`io::Error`] of the cause's kind.
 pub fn bind(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result<UdpListener> {
     bind_socket(address, receive_buffer).map_err(|cause| BindError::wrap(Transport::Udp, address, cause))
+}
+
+/// Binds a socket that nobody else is to share an address with, and that never blocks.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_alone(address: SocketAddr) -> io::Result<UdpSocket> {
+    let bound = || {
+        let kind = Type::DGRAM.nonblocking();
+        let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        set_room(&socket, RECEIVE_BUFFER, [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF])?;
+        set_room(&socket, SEND_BUFFER, [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF])?;
+        socket.bind(&address.into())?;
+        Ok(socket.into())
+    };
+    bound().map_err(|cause| BindError::wrap(Transport::Udp, address, cause))
 }
 
 /// Binds a socket for each of so many worker threads, all to one address; at least one.

@@ -244,6 +244,12 @@ pub const METRICS: &[Metric] = &[
         https_refused
     ),
     front!(
+        "pointsman_balance_quic_refused_total",
+        "Streams over QUIC that held no query as it is to be, whose connections were closed.",
+        "streams",
+        quic_refused
+    ),
+    front!(
         "pointsman_balance_full_client_total",
         "Queries whose client had as many as one may have: over TCP answered SERVFAIL, others dropped.",
         "queries",

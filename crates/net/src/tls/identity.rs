@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::stream::Stream;
-use super::{DOT, provider};
+use super::{DOQ, DOT, provider};
 use crate::admission::Place;
 use crate::shutdown::Shutdown;
 
@@ -25,6 +25,7 @@ pub struct Identity(RwLock<Configs>);
 struct Configs {
     dns: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
+    quic: Arc<ServerConfig>,
 }
 
 /// What is spoken over TLS.
@@ -54,15 +55,21 @@ impl Identity {
     /// What they lack, as a fragment such as "the certificates hold none".
     pub fn new(chain: &[u8], key: &[u8]) -> Result<Identity, String> {
         let mut dns = config(chain, key)?;
-        let mut http = dns.clone();
+        let (mut http, mut quic) = (dns.clone(), dns.clone());
+        quic.alpn_protocols = vec![DOQ.into()];
         dns.alpn_protocols = vec![DOT.into()];
         http.alpn_protocols = vec![b"h2".into(), b"http/1.1".into()];
-        Ok(Identity(RwLock::new(Configs { dns: Arc::new(dns), http: Arc::new(http) })))
+        Ok(Identity(RwLock::new(Configs { dns: Arc::new(dns), http: Arc::new(http), quic: Arc::new(quic) })))
     }
 
     /// Shows what another one does from now on.
     pub fn renew(&self, renewed: &Identity) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = renewed.configs();
+    }
+
+    /// What is shown over QUIC now, where DNS is spoken (RFC 9250).
+    pub fn quic(&self) -> Arc<ServerConfig> {
+        self.configs().quic
     }
 
     fn configs(&self) -> Configs {

@@ -91,8 +91,9 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     let token = spec.token_file.as_ref().map(|file| token::read(&resolve(file)));
     let token = token.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());
     let (certificate, key) = (spec.tls_certificate.as_ref(), spec.tls_key.as_ref());
-    let listen = spec.tls_listen.iter().chain(&spec.https_listen).map(|listen| &listen.place).next();
-    let addresses = "tls_listen (--tls-listen ADDR) or https_listen (--https-listen ADDR)";
+    let encrypted = [&spec.tls_listen, &spec.https_listen, &spec.quic_listen];
+    let listen = encrypted.into_iter().flatten().map(|listen| &listen.place).next();
+    let addresses = "tls_listen (--tls-listen ADDR), https_listen (--https-listen ADDR) or quic_listen (--quic-listen ADDR)";
     let files = tls::files((listen, addresses), certificate, key, faults);
     let identity = tls::shown(files.as_ref(), faults);
     let encrypted = identity.iter().flat_map(|identity| {
@@ -101,6 +102,10 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
             spec.https_listen.iter().map(|listen| (listen.value, front::Over::Https(identity.clone())));
         tls.chain(https)
     });
+    let over_quic = identity
+        .iter()
+        .flat_map(|identity| spec.quic_listen.iter().map(|listen| (listen.value, identity.clone())));
+    let quic = over_quic.collect();
     let cache = caching(&spec, faults);
     let timeout = given(spec.timeout);
     let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
@@ -125,6 +130,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         cache,
         tcp: net::tcp::Limits::default(),
         encrypted: encrypted.collect(),
+        quic,
         probing: Probing {
             question: probe,
             client_address,
@@ -158,8 +164,7 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             faults.push(place.fault(what, "the address and port of one name server"));
         }
     }
-    let credit = spec.credit.iter().map(|credit| ("credit", credit));
-    let bound = listened(spec).chain(credit);
+    let bound = listened(spec).chain(over_udp(spec));
     for (key, Placed { value, place }) in bound.filter(|(_, bound)| circle::is_of_many(bound.value.ip())) {
         let what = format!("{value} in {key} is no host's address");
         faults.push(place.fault(what, "an address of this machine"));
@@ -169,10 +174,12 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
     let all = listened(spec).chain(http).map(|(key, Placed { value, place })| (key, *value, place));
     apart(all, faults);
     // Over UDP alone, so that the API, over TCP alone, may have the same port.
-    if let Some(Placed { value, place }) = &spec.credit {
-        for listen in &spec.listen {
-            let both = [("listen", listen.value, &listen.place), ("credit", *value, place)];
-            apart(both.into_iter(), faults);
+    let over_udp: Vec<_> =
+        over_udp(spec).map(|(key, Placed { value, place })| (key, *value, place)).collect();
+    apart(over_udp.iter().copied(), faults);
+    for listen in &spec.listen {
+        for bound in &over_udp {
+            apart([("listen", listen.value, &listen.place), *bound].into_iter(), faults);
         }
     }
     for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.port() != 0) {
@@ -187,7 +194,13 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
     }
 }
 
-/// All addresses that queries are taken at, by their keys.
+/// All addresses that UDP alone is taken at, by their keys.
+fn over_udp(spec: &BalanceSpec) -> impl Iterator<Item = (&'static str, &Placed<SocketAddr>)> {
+    let quic = spec.quic_listen.iter().map(|listen| ("quic_listen", listen));
+    quic.chain(spec.credit.iter().map(|credit| ("credit", credit)))
+}
+
+/// All addresses that queries are taken at over TCP, by their keys; those of listen over UDP, too.
 fn listened(spec: &BalanceSpec) -> impl Iterator<Item = (&'static str, &Placed<SocketAddr>)> {
     let BalanceSpec { listen, tls_listen, https_listen, .. } = spec;
     let all = [("listen", listen), ("tls_listen", tls_listen), ("https_listen", https_listen)];
@@ -520,6 +533,15 @@ mod tests {
         assert!(all.len() == 1 && all[0].starts_with("/no/c.pem: it cannot be read"), "{all:?}");
         let twice = told(&[listen, certificate, key, ["--listen", "127.0.0.1:853"]].concat());
         assert!(twice[0].contains("tls_listen and listen are both 127.0.0.1:853"), "{twice:?}");
+        let quic = ["--quic-listen", "127.0.0.1:853"];
+        assert_eq!(told(&quic)[0], "--quic-listen: there is TLS and no certificate");
+        let twice = told(&[listen, quic, certificate, key, ["--listen", "127.0.0.1:853"]].concat());
+        assert!(twice.iter().any(|told| told.contains("quic_listen and listen are both")), "{twice:?}");
+        let both = told(&[listen, quic, certificate, key].concat());
+        assert!(
+            both.len() == 1 && both[0].starts_with("/no/c.pem"),
+            "TLS and QUIC may share a port: {both:?}"
+        );
         let twice = told(&[listen, ["--https-listen", "127.0.0.1:853"], certificate, key].concat());
         assert!(twice[0].contains("https_listen and tls_listen are both 127.0.0.1:853"), "{twice:?}");
     }
@@ -542,10 +564,18 @@ mod tests {
             lines.len() == 3 && lines.iter().zip(missing).all(|(line, missing)| line.contains(&missing)),
             "{found}"
         );
-        let text =
-            ["credit", "key", "token_file", "tls_listen", "https_listen", "tls_certificate", "tls_key"]
-                .iter()
-                .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
+        let text = [
+            "credit",
+            "key",
+            "token_file",
+            "tls_listen",
+            "https_listen",
+            "quic_listen",
+            "tls_certificate",
+            "tls_key",
+        ]
+        .iter()
+        .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
         assert_eq!(lowered(&text, &[]).expect("what the template shows is right").options.back_ends.len(), 2);
     }
 }

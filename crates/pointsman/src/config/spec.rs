@@ -179,6 +179,7 @@ pub(crate) struct BalanceSpec {
     pub(crate) tcp: Option<Placed<&'static str>>,
     pub(crate) tls_listen: Vec<Placed<SocketAddr>>,
     pub(crate) https_listen: Vec<Placed<SocketAddr>>,
+    pub(crate) quic_listen: Vec<Placed<SocketAddr>>,
     pub(crate) tls_certificate: Option<Placed<PathBuf>>,
     pub(crate) tls_key: Option<Placed<PathBuf>>,
     pub(crate) client_address: Option<Placed<&'static str>>,

@@ -128,6 +128,15 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             consequence: "It needs tls_certificate and tls_key. Clients have HTTP/2 or 1.1; all else is as over TLS.",
         },
         Key {
+            name: "quic_listen",
+            flag: Some("quic-listen"),
+            kind: Kind::Addresses(|s| &mut s.quic_listen),
+            default: Default::Absent { means: "nothing is taken over QUIC", example: "[\"192.0.2.1:853\"]" },
+            about: "The addresses at which queries are taken over QUIC (DNS over QUIC, RFC 9250).",
+            consequence: "It needs tls_certificate and tls_key. Each stream has one query; all else is as over TLS. It is UDP, \
+                so that its port may be that of TLS.",
+        },
+        Key {
             name: "tls_certificate",
             flag: Some("tls-certificate"),
             kind: Kind::Path(|s| &mut s.tls_certificate),
