@@ -40,12 +40,19 @@ const INCOMING_OCTETS: u64 = 16 << 10;
 enum Code {
     NoError = 0,
     ProtocolError = 2,
+    RequestCancelled = 3,
     ExcessiveLoad = 4,
+}
+
+impl From<Code> for VarInt {
+    fn from(code: Code) -> VarInt {
+        VarInt::from_u32(code as u32)
+    }
 }
 
 impl Code {
     fn close(self, connection: &Connection) {
-        connection.close(VarInt::from_u32(self as u32), b"");
+        connection.close(self.into(), b"");
     }
 }
 
@@ -186,12 +193,7 @@ async fn converse(
             stream = connection.accept_bi() => {
                 let Ok(stream) = stream else { return asked.detach_all() };
                 let (client, connection) = (client.clone(), connection.clone());
-                asked.spawn(async move {
-                    if !client.answer(stream).await {
-                        client.connections.desk().counters.quic_refused.add(1);
-                        Code::ProtocolError.close(&connection);
-                    }
-                });
+                asked.spawn(async move { client.answer(stream, &connection).await });
             }
         }
     }
@@ -215,17 +217,24 @@ struct Client {
 }
 
 impl Client {
-    /// Answers the query of one stream; whether it was one as it is to be (RFC 9250 §4.2, §4.2.1, §5.5.2).
-    async fn answer(&self, (send, mut receive): (SendStream, RecvStream)) -> bool {
+    /// Answers the query of one stream; one that is not as it is to be ends the connection (RFC 9250 §4.3.3).
+    async fn answer(&self, (mut send, mut receive): (SendStream, RecvStream), connection: &Connection) {
         let _asking = Asking::begin(self);
         let patience = self.connections.limits.message;
         let frame = match timeout(patience, receive.read_to_end(LENGTH + MESSAGE_MAX)).await {
-            Ok(Ok(frame)) => frame,
-            Ok(Err(ReadToEndError::TooLong)) => return false,
-            // It goes on with others, or is gone.
-            Ok(Err(_)) | Err(_) => return true,
+            Ok(Ok(frame)) => Some(frame),
+            Ok(Err(ReadToEndError::TooLong)) => None,
+            // It is too slow, has changed its mind, or is gone.
+            Ok(Err(_)) | Err(_) => {
+                let _ = send.reset(Code::RequestCancelled.into());
+                return;
+            }
         };
-        let Some(query) = message(&frame) else { return false };
+        let Some(query) = frame.as_deref().and_then(message) else {
+            self.connections.desk().counters.quic_refused.add(1);
+            // Before the stream is dropped, which would end it in good order.
+            return Code::ProtocolError.close(connection);
+        };
         let (answered, mut answers) = mpsc::channel(1);
         let asked = async move { self.connections.answer(query, self.way, &answered).await };
         let told = async {
@@ -235,7 +244,6 @@ impl Client {
             }
         };
         tokio::join!(asked, told);
-        true
     }
 
     fn waits_until(&self) -> Instant {
@@ -272,13 +280,15 @@ async fn write(mut stream: SendStream, answer: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The query in what came over a stream: the only message, with the id 0, and without what belongs to TCP.
+/// The query in what came over a stream: the only message, with the id 0, and without what belongs to TCP (RFC 9250 §4.2,
+/// §4.2.1, §5.5.2). A response is none.
 fn message(frame: &[u8]) -> Option<&[u8]> {
     let (length, message) = frame.split_first_chunk::<LENGTH>()?;
     let is_whole = usize::from(u16::from_be_bytes(*length)) == message.len() && message.len() >= HEADER;
     let mut name = Folded::root();
     let edns = Query::read(message, &mut name).ok().and_then(|query| query.edns);
-    let is_fit = message.starts_with(&[0, 0]) && edns.is_none_or(|edns| !edns.tcp_keepalive);
+    let is_query = message.starts_with(&[0, 0]) && message.get(2).is_some_and(|flags| flags & 0x80 == 0);
+    let is_fit = is_query && edns.is_none_or(|edns| !edns.tcp_keepalive);
     (is_whole && is_fit).then_some(message)
 }
 
@@ -291,6 +301,7 @@ mod tests {
         const QUERY: &[u8] = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
         let framed = |message: &[u8]| [&(message.len() as u16).to_be_bytes()[..], message].concat();
         let with_id = [b"\0\x01", &QUERY[2..]].concat();
+        let response = [b"\0\0\x80", &QUERY[3..]].concat();
         let mut keepalive = [QUERY, b"\0\0\x29\x04\xd0\0\0\0\0\0\x04\0\x0b\0\0"].concat();
         keepalive[11] = 1;
         // What is no query for other reasons is answered as elsewhere.
@@ -299,6 +310,7 @@ mod tests {
             (framed(QUERY), Some(QUERY)),
             (framed(&notify), Some(&notify[..])),
             (framed(&with_id), None),
+            (framed(&response), None),
             (framed(&keepalive), None),
             (framed(&QUERY[..11]), None),
             (framed(QUERY)[..20].to_vec(), None),
