@@ -99,6 +99,7 @@ impl Behind {
             "serve",
         ]);
         command.args(["--workers", "1", "--api", "127.0.0.1:0", "--zone"]).arg(&zone);
+        command.args(["--store", &format!("sqlite:{}", room.join("store.db").display())]);
         for back_end in BACK_ENDS {
             command.args(["--listen", &format!("{back_end}:53")]);
         }
