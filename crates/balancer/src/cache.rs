@@ -5,7 +5,7 @@
 //!           buckets  [position and tag; eight of them], found by a hash of the key
 //! ```
 //! New entries are written over the oldest ones, and a place in a bucket counts as long as what it leads to was not written
-//! over: nothing is ever taken out. All memory is taken at the beginning. Nobody waits for a shard: whoever finds it taken
+//! over: nothing is ever taken out. All room is set aside at the beginning. Nobody waits for a shard: whoever finds it taken
 //! goes on as if it were empty.
 
 use std::hash::{BuildHasher, Hasher};

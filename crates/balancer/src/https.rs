@@ -2,8 +2,8 @@
 
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::Body;
@@ -36,6 +36,7 @@ use web::Failure;
 
 use crate::connections::{Connections, Way};
 use crate::conversation::PIPELINED_MAX;
+use crate::under_way::UnderWay;
 
 /// The path of queries, which clients call `https://NAME/dns-query{?dns}`.
 const PATH: &str = "/dns-query";
@@ -65,10 +66,8 @@ pub(crate) async fn converse(
     let client = Arc::new(Client {
         connections,
         way,
-        place,
+        under_way: UnderWay::new(place),
         free: Arc::new(Semaphore::new(PIPELINED_MAX)),
-        requests: AtomicUsize::new(0),
-        since: Mutex::new(Instant::now()),
     });
     let (router, asks) = (TowerToHyperService::new(router()), client.clone());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -81,20 +80,20 @@ pub(crate) async fn converse(
     let mut connection = pin!(http.serve_connection(TokioIo::new(wire), service));
     let end = Instant::now() + limits.lifetime;
     loop {
-        let until = client.waits_until().min(end);
+        let until = client.under_way.waits_until(&limits).min(end);
         tokio::select! {
             biased;
             // What goes wrong on a connection is its client's to know.
             _ = connection.as_mut() => return,
             () = shutdown.wait() => break,
-            () = client.place.gives_way() => {
+            () = client.under_way.place.gives_way() => {
                 client.connections.desk().counters.gave_way.add(1);
                 // What the client does not take, the kernel is not to keep.
                 is_abandoned.store(true, Ordering::Relaxed);
                 return;
             }
             // It may have asked meanwhile.
-            () = sleep_until(until) => if client.waits_until().min(end) <= Instant::now() { break },
+            () = sleep_until(until) => if client.under_way.waits_until(&limits).min(end) <= Instant::now() { break },
         }
     }
     connection.as_mut().graceful_shutdown();
@@ -168,29 +167,19 @@ async fn sent(mut body: Body) -> Vec<u8> {
 struct Client {
     connections: Arc<Connections>,
     way: Way,
-    place: Place,
+    /// Requests that are answered now.
+    under_way: UnderWay,
     /// For queries under way: those that their client no longer waits for count, too.
     free: Arc<Semaphore>,
-    /// Requests that are answered now.
-    requests: AtomicUsize,
-    /// Since when one is waited for, where there is none.
-    since: Mutex<Instant>,
 }
 
 impl Client {
-    /// Until when the client may be silent, as far as that is known now.
-    fn waits_until(&self) -> Instant {
-        let idle = self.connections.limits.idle_now(self.place.is_crowded());
-        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.requests.load(Ordering::Relaxed) == 0 { since + idle } else { Instant::now() + idle }
-    }
-
     /// Takes a query to back ends, and answers with what they say.
     ///
     /// # Errors
     /// A message that is no query has no answer.
     async fn answer(self: Arc<Self>, query: Vec<u8>) -> Result<Response, Failure> {
-        let _request = Asking::begin(&self);
+        let _asking = self.under_way.begin();
         let permit = self.free.clone().acquire_owned().await;
         let (answered, mut answers) = mpsc::channel(1);
         let client = self.clone();
@@ -207,25 +196,6 @@ impl Client {
         let head: [(HeaderName, String); 2] =
             [(CONTENT_TYPE, MEDIA_TYPE.into()), (CACHE_CONTROL, format!("max-age={fresh}"))];
         Ok((head, Body::from(answer)).into_response())
-    }
-}
-
-/// A request that is answered, until it is dropped.
-struct Asking<'a>(&'a Client);
-
-impl<'a> Asking<'a> {
-    fn begin(client: &'a Client) -> Asking<'a> {
-        client.requests.fetch_add(1, Ordering::Relaxed);
-        client.place.waits(true);
-        Asking(client)
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
-        self.0.place.waits(true);
-        *self.0.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 }
 

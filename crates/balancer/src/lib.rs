@@ -17,6 +17,7 @@
 //!   [`connections`]: what they share, and how their queries are carried.
 //! - [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection that several share; [`told`]: where
 //!   the answer comes, in time or late.
+//! - `under_way`: what a client over HTTPS or QUIC waits for.
 //! - [`message`]: what answers a query, and the answers that are made here.
 //! - [`circle`]: who must not be a back end.
 //! - [`credits`]: hellos to agents, and the leases that they grant.
@@ -52,6 +53,7 @@ pub mod pipeline;
 mod quic;
 pub mod service;
 pub mod told;
+mod under_way;
 pub mod watch;
 pub mod worker;
 

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns::query::{HEADER, MESSAGE_MAX};
@@ -24,6 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::connections::{Connections, Way};
 use crate::conversation::PIPELINED_MAX;
+use crate::under_way::UnderWay;
 
 /// The octets of a message's length before it (RFC 9250 §4.2).
 const LENGTH: usize = 2;
@@ -172,24 +172,23 @@ async fn converse(
     place: Place,
     shutdown: Shutdown,
 ) {
-    let under_way = AtomicUsize::new(0);
-    let client = Arc::new(Client { connections, way, place, under_way, since: Mutex::new(Instant::now()) });
+    let client = Arc::new(Client { connections, way, under_way: UnderWay::new(place) });
     let limits = client.connections.limits;
     let end = Instant::now() + limits.lifetime;
     let mut asked = JoinSet::new();
     loop {
-        let until = client.waits_until().min(end);
+        let until = client.under_way.waits_until(&limits).min(end);
         tokio::select! {
             biased;
             () = shutdown.wait() => break,
-            () = client.place.gives_way() => {
+            () = client.under_way.place.gives_way() => {
                 client.connections.desk().counters.gave_way.add(1);
                 // What is under way at a back end ends by itself.
                 asked.detach_all();
                 return Code::ExcessiveLoad.close(&connection);
             }
             Some(_) = asked.join_next() => {}
-            () = sleep_until(until) => if client.waits_until().min(end) <= Instant::now() { break },
+            () = sleep_until(until) => if client.under_way.waits_until(&limits).min(end) <= Instant::now() { break },
             stream = connection.accept_bi() => {
                 let Ok(stream) = stream else { return asked.detach_all() };
                 let (client, connection) = (client.clone(), connection.clone());
@@ -209,17 +208,14 @@ async fn converse(
 struct Client {
     connections: Arc<Connections>,
     way: Way,
-    place: Place,
-    /// Streams that are being answered.
-    under_way: AtomicUsize,
-    /// Since when one is waited for, where there is none.
-    since: Mutex<Instant>,
+    /// Streams that are answered now.
+    under_way: UnderWay,
 }
 
 impl Client {
     /// Answers the query of one stream; one that is not as it is to be ends the connection (RFC 9250 §4.3.3).
     async fn answer(&self, (mut send, mut receive): (SendStream, RecvStream), connection: &Connection) {
-        let _asking = Asking::begin(self);
+        let _asking = self.under_way.begin();
         let patience = self.connections.limits.message;
         let frame = match timeout(patience, receive.read_to_end(LENGTH + MESSAGE_MAX)).await {
             Ok(Ok(frame)) => Some(frame),
@@ -244,31 +240,6 @@ impl Client {
             }
         };
         tokio::join!(asked, told);
-    }
-
-    fn waits_until(&self) -> Instant {
-        let idle = self.connections.limits.idle_now(self.place.is_crowded());
-        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.under_way.load(Ordering::Relaxed) == 0 { since + idle } else { Instant::now() + idle }
-    }
-}
-
-/// A stream whose query is answered, until it is dropped.
-struct Asking<'a>(&'a Client);
-
-impl<'a> Asking<'a> {
-    fn begin(client: &'a Client) -> Asking<'a> {
-        client.under_way.fetch_add(1, Ordering::Relaxed);
-        client.place.waits(true);
-        Asking(client)
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
-        self.0.place.waits(true);
-        *self.0.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 }
 

@@ -115,9 +115,7 @@ fn cached(cache: &CacheStatus) -> String {
     let CacheStatus { entries, hits, misses, stale, pushed_out } = cache;
     let asked = (hits + misses).max(1);
     let share = *hits as f64 / asked as f64 * 100.0;
-    format!(
-        "{hits} hits ({share:.1} %), {stale} stale; {entries} answers, {pushed_out} pushed out while fresh"
-    )
+    format!("{hits} hits ({share:.1} %), {stale} stale; {entries} kept, {pushed_out} pushed out while fresh")
 }
 
 /// The back ends, a line each.

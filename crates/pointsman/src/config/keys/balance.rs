@@ -187,7 +187,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             kind: Kind::Octets(|s| &mut s.cache, balancer::cache::MEMORY_MIN..=balancer::cache::MEMORY_MAX),
             default: Default::Absent { means: "no answer is given again", example: "\"256 MiB\"" },
             about: "How much answers may take that are kept, and given again to whoever asks the same.",
-            consequence: "For resolvers: an answer of some 100 octets takes 200. Name servers that steer choose for each \
+            consequence: "For resolvers: an answer of 100 octets takes some 170. Name servers that steer choose for each \
                 query, which is lost. Cookies do not reach back ends. It does not go with client_address = \"proxy\".",
         },
         Key {
