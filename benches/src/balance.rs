@@ -5,11 +5,12 @@
 //! ```
 //! Source and balancer are placed as in [`serve`](crate::serve), the back ends behind a pair of their own ([`behind`]).
 //! In reading order: [`balancers`] who balances, [`added`] what it adds to latency, [`outstanding`] what memory queries
-//! take that wait, [`picks`] what a pick takes, without any network.
+//! take that wait, [`picks`] what a pick takes, [`judged`] what rules take, both without any network.
 
 mod added;
 mod balancers;
 mod behind;
+mod judged;
 mod outstanding;
 mod picks;
 
@@ -30,7 +31,7 @@ use balancers::{BALANCERS, Balancer, Setup};
 use behind::Behind;
 
 /// The parts that can be asked for.
-const PARTS: &[&str] = &["picks", "rate", "mixed", "cached", "latency", "memory"];
+const PARTS: &[&str] = &["picks", "rules", "rate", "mixed", "cached", "latency", "memory"];
 
 /// The rate at which processor time is measured, in queries a second: everybody answers all of it.
 const CPU_RATE: u64 = 40_000;
@@ -67,7 +68,10 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     if options.wants("picks") {
         picks::measure(options, report);
     }
-    if !PARTS[1..].iter().any(|part| options.wants(part)) {
+    if options.wants("rules") {
+        judged::measure(options, report)?;
+    }
+    if !PARTS[2..].iter().any(|part| options.wants(part)) {
         return Ok(());
     }
     let place = Place::make()?;

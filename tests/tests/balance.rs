@@ -760,9 +760,19 @@ fn ids_run_out_and_come_back() {
     balancing.stop();
 }
 
-/// Goes through the guide as a reader would; each server has a port that is free.
 #[test]
-fn the_guide_is_as_it_goes() {
+fn two_binds_are_balanced_as_the_guide_has_it() {
+    assert_eq!(follow("balance-two-binds.md"), (3, 5));
+}
+
+#[test]
+fn rules_hold_as_the_guide_has_it() {
+    assert_eq!(follow("send-queries-by-rules.md"), (3, 5));
+}
+
+/// Goes through a guide as a reader would; each server has a port that is free. How many servers it starts, and commands
+/// it has.
+fn follow(guide: &str) -> (usize, usize) {
     let folder = Folder::new();
     let ports = [
         ("5300", free_address()),
@@ -770,7 +780,7 @@ fn the_guide_is_as_it_goes() {
         ("5302", free_address()),
         ("8055", free_address()),
     ];
-    let text = ports.iter().fold(guide::read("balance-two-binds.md"), |text, (port, here)| {
+    let text = ports.iter().fold(guide::read(guide), |text, (port, here)| {
         text.replace(&format!("127.0.0.1:{port}"), &here.to_string())
             .replace(&format!("port {port}"), &format!("port {}", here.port()))
             .replace(&format!("-p {port}"), &format!("-p {}", here.port()))
@@ -810,5 +820,5 @@ fn the_guide_is_as_it_goes() {
             _ => {}
         }
     }
-    assert_eq!((programs.len(), commands), (3, 5));
+    (programs.len(), commands)
 }

@@ -28,8 +28,8 @@ pub struct BalanceStatus {
     pub failed: u64,
     /// Queries that were shed, since nobody had credit.
     pub shed: u64,
-    /// Messages that went to no back end: no query, malformed, of strangers, for a zone transfer, sent to TCP, or without a
-    /// place.
+    /// Messages that went to no back end: no query, malformed, of strangers, for a zone transfer, sent to TCP, without a
+    /// place, or by a rule.
     #[serde(default)]
     pub turned_away: u64,
     /// Queries that were sent to a second back end.
@@ -37,6 +37,9 @@ pub struct BalanceStatus {
     /// The answers that are given again, where they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStatus>,
+    /// The rules, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleStatus>,
     /// The back ends.
     pub back_ends: Vec<BackEndStatus>,
 }
@@ -50,6 +53,9 @@ pub struct BackEndStatus {
     pub standing: String,
     /// Its weight.
     pub weight: u32,
+    /// The names of the pools that it is in.
+    #[serde(default)]
+    pub pools: Vec<String>,
     /// The part of its turns that it gets: less than 1 while it starts, and while it fails.
     pub turns: f64,
     /// Queries sent to it.
@@ -82,6 +88,21 @@ pub struct BackEndStatus {
     /// How long an answer took, in milliseconds, in the mean; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_milliseconds: Option<f64>,
+}
+
+/// A rule of a balancer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RuleStatus {
+    /// Its name.
+    pub name: String,
+    /// The name of the pool that takes its queries; absent where they are answered here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// What they are answered here: `refused`, `nxdomain`, `nodata`, `truncated` or `nothing`; absent where a pool takes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// How many queries it has decided on.
+    pub met: u64,
 }
 
 /// The answers that a balancer gives again.
@@ -117,6 +138,9 @@ pub struct NewBackEnd {
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 10_000)]
     pub weight: u32,
+    /// The names of the pools that it is in; without any, of the default one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<String>,
 }
 
 fn one() -> u32 {

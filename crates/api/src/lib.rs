@@ -40,7 +40,7 @@ pub mod trace;
 pub mod zone;
 
 pub use agent::{AgentBalancer, AgentQuota, AgentService, AgentStatus};
-pub use balance::{BackEndStatus, BalanceStatus, CacheStatus, Forgotten, NewBackEnd};
+pub use balance::{BackEndStatus, BalanceStatus, CacheStatus, Forgotten, NewBackEnd, RuleStatus};
 pub use control::{
     ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, ControlShare, LoadReport,
 };

@@ -67,6 +67,15 @@ pub struct Cache {
     too_long: AtomicU64,
 }
 
+/// Makes a key, if it is one, that of a question to another pool of back ends: the same question may be answered otherwise
+/// there.
+#[inline]
+pub fn in_pool(key: &mut Vec<u8>, pool: usize) {
+    if !key.is_empty() && pool > 0 {
+        key.push(pool as u8);
+    }
+}
+
 /// A query that may have its answer from the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {

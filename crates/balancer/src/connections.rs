@@ -25,15 +25,16 @@ use routing::balance::Set;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
-use crate::cache::{self, Cache};
+use crate::cache::{self, Cache, in_pool};
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
-use crate::exchange::{ASKED_MAX, Pool, ask_by_datagram};
+use crate::exchange::{ASKED_MAX, Exchange, ask_by_datagram};
 use crate::field::{BackEnd, Field};
 use crate::health::is_failure;
-use crate::message::{OPT, Says, UDP_PAYLOAD, answer, rcode};
+use crate::message::{BEHIND_MAX, OPT, Says, UDP_PAYLOAD, answer, rcode};
 use crate::picker::{For, Picker};
+use crate::rules::{From, Verdict};
 use crate::told::{Overdue, Told};
 
 /// How queries over connections go to back ends.
@@ -67,7 +68,7 @@ pub struct Connections {
     /// How back ends learn whose they are.
     pub client_address: ClientAddress,
     /// Connections to back ends.
-    pub pool: Pool,
+    pub exchange: Exchange,
     /// The clock of the whole balancer, by which leases run out.
     pub clock: Clock,
     /// How long one back end may take for an answer, with the wait for a connection to it.
@@ -111,6 +112,8 @@ pub(crate) struct Way {
 /// A query that may go on.
 struct Asked {
     key: u64,
+    /// The pool whose back ends it may go to.
+    pool: usize,
     /// Under what its answer may be kept; empty where it may not.
     cache_key: Vec<u8>,
     question_end: usize,
@@ -192,19 +195,41 @@ impl Connections {
         let desk = self.desk();
         desk.counters.queries.add(1);
         match Query::read(query, &mut name) {
-            // What has many messages for an answer is for whom a server knows, and it does not know us.
-            Ok(asked) if matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) => {
-                let refused = Says::Rcode(Rcode::REFUSED);
-                desk.counters.transfers.add(1);
-                Err(Some(ours(query, asked.head.len(), asked.edns.as_ref(), refused)))
-            }
             Ok(asked) => {
-                if self.cache.is_some() {
-                    let subnet = self.client_address.subnet(way.client.ip());
-                    reuse::key(&asked, query, subnet.as_ref(), &mut cache_key);
+                let (client, question_end) = (way.client.ip(), asked.head.len());
+                let told = |says| {
+                    let answer = ours(query, question_end, asked.edns.as_ref(), says);
+                    Err(Some(padded(answer, query, question_end, way)))
+                };
+                // What has many messages for an answer is for whom a server knows, and it does not know us.
+                if matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) {
+                    desk.counters.transfers.add(1);
+                    return told(Says::Rcode(Rcode::REFUSED));
                 }
-                let (key, question_end) = (desk.picker.hash_question(&asked), asked.head.len());
-                Ok(Asked { key, cache_key, question_end, edns: asked.edns })
+                let from = From {
+                    client,
+                    hash: desk.picker.hash_client(client),
+                    is_datagram: false,
+                    now_ns: self.now(),
+                };
+                let pool = match self.field.load().rules.judge(&asked, from) {
+                    Verdict::Pool(pool) => pool,
+                    Verdict::Says(says) => {
+                        desk.counters.ruled.add(1);
+                        return told(says);
+                    }
+                    Verdict::Nothing => {
+                        desk.counters.ruled.add(1);
+                        return Err(None);
+                    }
+                };
+                if self.cache.is_some() {
+                    let subnet = self.client_address.subnet(client);
+                    reuse::key(&asked, query, subnet.as_ref(), &mut cache_key);
+                    in_pool(&mut cache_key, pool);
+                }
+                let key = desk.picker.hash_question(&asked);
+                Ok(Asked { key, pool, cache_key, question_end, edns: asked.edns })
             }
             Err(Refusal::Silence) => {
                 desk.counters.no_query.add(1);
@@ -307,7 +332,7 @@ impl Connections {
         let (mut tried, mut tries, mut is_free) = (Set::EMPTY, 0, false);
         let mut overdue = Overdue::new();
         while tries < self.tries {
-            let picked = self.pick(asked.key, way.client.ip(), tried, is_free)?;
+            let picked = self.pick(asked, way.client.ip(), tried, is_free)?;
             tried = tried.with(picked.back_end.place);
             onward[..2].copy_from_slice(&picked.id.to_be_bytes());
             let mut told = Told::Nothing;
@@ -402,21 +427,22 @@ impl Connections {
         Ended::Failed { was_idle: matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) }
     }
 
-    /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
+    /// Picks a back end of the query's pool that is not among `tried`; another one than the first is in the budget of those that are sent again,
     /// if it is not free. `None`, which is counted, where there is none.
-    fn pick(&self, key: u64, client: IpAddr, tried: Set, is_free: bool) -> Option<Picked> {
+    fn pick(&self, asked: &Asked, client: IpAddr, tried: Set, is_free: bool) -> Option<Picked> {
+        let Asked { key, pool, .. } = *asked;
         let now = self.now();
         let mut desk = self.desk();
         let Desk { picker, counters, .. } = &mut *desk;
         picker.look(&self.field.load_full(), now);
-        let (is_first, has_others) = (tried.is_empty(), picker.has_others(tried));
+        let (is_first, has_others) = (tried.is_empty(), picker.has_others(pool, tried));
         let is_denied = has_others && !is_first && !is_free && !picker.may_retry();
         if !has_others || is_denied {
             counters.retries_denied.add(u64::from(is_denied));
             counters.failed.add(1);
             return None;
         }
-        let Some(place) = picker.pick(key, client, tried, now, counters) else {
+        let Some(place) = picker.pick(pool, key, client, tried, now, counters) else {
             if is_first {
                 counters.shed.add(1)
             } else {
@@ -455,7 +481,7 @@ impl Connections {
         }
         preface.clear();
         self.client_address.preface(Transport::Stream, way.client, way.local, &mut preface);
-        self.pool.ask(back_end, &preface, query, question_end, told).await
+        self.exchange.ask(back_end, &preface, query, question_end, told).await
     }
 
     fn now(&self) -> u64 {
@@ -502,7 +528,7 @@ async fn tell(answers: &mpsc::Sender<Vec<u8>>, answer: Vec<u8>) {
 
 /// An answer of ours.
 fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>, says: Says) -> Vec<u8> {
-    let mut out = vec![0; question_end + OPT];
+    let mut out = vec![0; question_end + BEHIND_MAX];
     let id = u16::from_be_bytes([query[0], query[1]]);
     let length = answer(query, question_end, edns, id, says, &mut out);
     out.truncate(length);
@@ -542,7 +568,7 @@ pub(crate) mod tests {
             }),
             onward,
             client_address: ClientAddress::Hidden,
-            pool: Pool::default(),
+            exchange: Exchange::default(),
             clock: Clock::new(),
             timeout: Duration::from_secs(1),
             tries: 2,
@@ -594,11 +620,17 @@ pub(crate) mod tests {
         assert_eq!(connections.desk().counters.retries_denied.get(), 0);
     }
 
+    /// A question with a hash of 1.
+    fn asked() -> Asked {
+        Asked { key: 1, pool: 0, cache_key: Vec::new(), question_end: 0, edns: None }
+    }
+
     #[tokio::test]
     async fn what_we_have_run_out_of_is_no_back_ends_fault() {
         let connections = connections(&[nowhere()], Limits::default(), Onward::Connections);
         let told = |cause: i32| {
-            let picked = connections.pick(1, way(1).client.ip(), Set::EMPTY, false).expect("it is there");
+            let picked =
+                connections.pick(&asked(), way(1).client.ip(), Set::EMPTY, false).expect("it is there");
             let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))), false);
             let cells = &picked.back_end.cells[0];
             assert_eq!(cells.in_flight(), 0);
@@ -619,7 +651,8 @@ pub(crate) mod tests {
             (libc::EHOSTUNREACH, true),
             (libc::EPERM, true),
         ] {
-            let picked = connections.pick(1, way(1).client.ip(), Set::EMPTY, false).expect("it is there");
+            let picked =
+                connections.pick(&asked(), way(1).client.ip(), Set::EMPTY, false).expect("it is there");
             let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))), false);
             assert!(matches!(ended, Ended::Failed { was_idle } if was_idle == expected), "{cause}");
         }
@@ -703,7 +736,7 @@ pub(crate) mod tests {
         assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
         assert_eq!(counts(&connections), [0, 0, 1, 0]);
         let first = Set::EMPTY.with(0);
-        assert!(connections.pick(1, way(1).client.ip(), first, false).is_none());
+        assert!(connections.pick(&asked(), way(1).client.ip(), first, false).is_none());
         assert_eq!((counts(&connections), connections.desk().counters.retries.get()), ([0, 0, 1, 1], 0));
     }
 

@@ -131,6 +131,8 @@ pub struct FrontCounters {
     pub no_query: Count,
     /// Malformed queries, and messages with another opcode, answered here.
     pub malformed: Count,
+    /// Queries that rules had answered here, or dropped.
+    pub ruled: Count,
     /// Queries for a zone transfer over connections, answered REFUSED.
     pub transfers: Count,
     /// Queries that no back end answered, or for which there was none or no way to send them: answered SERVFAIL.
@@ -169,10 +171,20 @@ pub struct FrontCounters {
 
 impl FrontCounters {
     /// Messages that went to no back end and did not fail: no query, malformed, of strangers, for a zone transfer, sent to TCP,
-    /// or without a place. Connections that were closed at once are among them.
+    /// without a place, or by a rule. Connections that were closed at once are among them.
     pub fn turned_away(&self) -> u64 {
-        let FrontCounters { no_query, malformed, strangers, transfers, steered, full, full_client, .. } =
-            self;
-        [no_query, malformed, strangers, transfers, steered, full, full_client].map(Count::get).iter().sum()
+        let FrontCounters {
+            no_query,
+            malformed,
+            strangers,
+            ruled,
+            transfers,
+            steered,
+            full,
+            full_client,
+            ..
+        } = self;
+        let all = [no_query, malformed, strangers, ruled, transfers, steered, full, full_client];
+        all.map(Count::get).iter().sum()
     }
 }

@@ -33,7 +33,7 @@ const SHARED_FEW: usize = 4;
 /// Connections to back ends, each shared by several queries once an answer has come over it: before, it may be one that the
 /// server has not even accepted.
 #[derive(Debug, Default)]
-pub struct Pool {
+pub struct Exchange {
     servers: Mutex<HashMap<SocketAddr, Arc<Server>>>,
 }
 
@@ -77,7 +77,7 @@ struct Place {
     is_answered: bool,
 }
 
-impl Pool {
+impl Exchange {
     /// Asks over a connection, as soon as there is room in one. `query` has the id with which it is asked, and the answer one
     /// that may be another. A connection that begins with a preface is this query's alone. Who no longer waits may still find
     /// the answer in `told`, later.
@@ -312,7 +312,7 @@ mod tests {
 
     /// Who asks a server, and the server.
     struct Bench {
-        pool: Arc<Pool>,
+        exchange: Arc<Exchange>,
         back_end: Arc<BackEnd>,
         listener: TcpListener,
     }
@@ -321,14 +321,14 @@ mod tests {
         async fn new() -> Bench {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
             let address = listener.local_addr().expect("it is bound");
-            Bench { pool: Arc::default(), back_end: Arc::new(BackEnd::new(0, address, 1, 1)), listener }
+            Bench { exchange: Arc::default(), back_end: Arc::new(BackEnd::new(0, address, 1, 1)), listener }
         }
 
         /// Asks for a name; the answer has an id of the connection.
         fn ask(&self, name: u8, preface: &'static [u8]) -> JoinHandle<io::Result<Vec<u8>>> {
-            let (pool, back_end) = (self.pool.clone(), self.back_end.clone());
+            let (exchange, back_end) = (self.exchange.clone(), self.back_end.clone());
             tokio::spawn(async move {
-                pool.ask(&back_end, preface, &query(name), QUERY.len(), &mut Told::Nothing).await
+                exchange.ask(&back_end, preface, &query(name), QUERY.len(), &mut Told::Nothing).await
             })
         }
 
@@ -501,13 +501,13 @@ mod tests {
         let mut stream = bench.proven().await;
         assert_eq!(stream.read(&mut [0]).await.expect("it has ended"), 0);
         // Its place is free again, and nothing is kept of who is not asked.
-        let server = bench.pool.server(bench.back_end.address);
+        let server = bench.exchange.server(bench.back_end.address);
         while server.open().all > 0 {
             tokio::task::yield_now().await;
         }
         drop(server);
-        bench.pool.server(([127, 0, 0, 1], 9).into());
-        assert_eq!(bench.pool.servers.lock().expect("nothing panics").len(), 1);
+        bench.exchange.server(([127, 0, 0, 1], 9).into());
+        assert_eq!(bench.exchange.servers.lock().expect("nothing panics").len(), 1);
     }
 
     #[tokio::test]

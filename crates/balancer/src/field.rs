@@ -1,7 +1,7 @@
 //! The back ends, as all threads see them.
 //!
-//! A [`Field`] is replaced as a whole when a back end comes or goes. What changes all the time is in cells of each
-//! back end: every thread counts in cells of its own, and reads those of the others.
+//! A [`Field`] is replaced as a whole when a back end comes or goes, or rules are others. What changes all the time is in
+//! cells of each back end: every thread counts in cells of its own, and reads those of the others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,15 +12,65 @@ use routing::balance::{BACK_ENDS_MAX, Lease, Quota, Set};
 
 use crate::counters::{Cells, RCODES, Strays};
 use crate::health::{WHOLE, is_failure};
+use crate::rules::Rules;
 
 /// The largest weight of a back end: ratios beyond are no weights but switches.
 pub const WEIGHT_MAX: u32 = 10_000;
 
+/// The most pools.
+pub const POOLS_MAX: usize = u32::BITS as usize;
+
+/// What the pool is called that takes what no rule sends elsewhere.
+pub const DEFAULT_POOL: &str = "default";
+
 /// The back ends at one time.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Field {
     /// By their places; those who go leave a gap.
     pub places: Vec<Option<Arc<BackEnd>>>,
+    /// The names of pools, by their numbers; the first one takes what no rule sends elsewhere. From 1 to [`POOLS_MAX`].
+    pub pools: Arc<[String]>,
+    /// Which pool takes a query.
+    pub rules: Arc<Rules>,
+}
+
+/// Some pools, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pools(u32);
+
+impl Pools {
+    /// The pool that takes what no rule sends elsewhere.
+    pub const DEFAULT: Pools = Pools(1);
+
+    /// None.
+    pub const NONE: Pools = Pools(0);
+
+    /// These and one more.
+    ///
+    /// # Panics
+    /// Where its number is not below [`POOLS_MAX`].
+    #[must_use]
+    pub fn with(self, pool: usize) -> Pools {
+        assert!(pool < POOLS_MAX, "the number of a pool");
+        Pools(self.0 | 1 << pool)
+    }
+
+    /// Whether this one is among them.
+    pub fn contains(self, pool: usize) -> bool {
+        pool < POOLS_MAX && self.0 >> pool & 1 != 0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Default for Field {
+    /// No back ends, one pool and no rules.
+    fn default() -> Field {
+        Field { places: Vec::new(), pools: [DEFAULT_POOL.into()].into(), rules: Arc::default() }
+    }
 }
 
 impl Field {
@@ -46,7 +96,7 @@ impl Field {
             places.push(None);
         }
         places[gap] = Some(Arc::new(back_end(gap)));
-        Some(Field { places })
+        Some(Field { places, ..self.clone() })
     }
 
     /// This field without the back end in a place, which is then a gap.
@@ -54,7 +104,13 @@ impl Field {
     pub fn without(&self, place: usize) -> Field {
         let mut places = self.places.clone();
         places[place] = None;
-        Field { places }
+        Field { places, ..self.clone() }
+    }
+
+    /// The places of a pool's back ends.
+    pub fn members(&self, pool: usize) -> Set {
+        let members = self.iter().filter(|back_end| back_end.pools.contains(pool));
+        members.map(|back_end| back_end.place).collect()
     }
 }
 
@@ -90,6 +146,8 @@ pub struct BackEnd {
     pub address: SocketAddr,
     /// The weight, from 1 to [`WEIGHT_MAX`].
     pub weight: u32,
+    /// The pools that it is in.
+    pub pools: Pools,
     /// What each thread counts of it; the last one is of the connections' side.
     pub cells: Box<[Cells]>,
     is_down: AtomicBool,
@@ -208,13 +266,14 @@ impl Granted {
 }
 
 impl BackEnd {
-    /// A back end of which nothing is known, for so many threads.
+    /// A back end of the default pool of which nothing is known, for so many threads.
     pub fn new(place: usize, address: SocketAddr, weight: u32, threads: usize) -> BackEnd {
         BackEnd {
             place,
             address,
             cells: (0..threads).map(|_| Cells::default()).collect(),
             weight: weight.max(1),
+            pools: Pools::DEFAULT,
             is_down: AtomicBool::new(false),
             drains: AtomicU8::new(0),
             share: AtomicU32::new(WHOLE),
@@ -228,6 +287,12 @@ impl BackEnd {
             is_doubted: AtomicBool::new(false),
             replied: AtomicU64::new(0),
         }
+    }
+
+    /// The same in other pools.
+    #[must_use]
+    pub fn of_pools(self, pools: Pools) -> BackEnd {
+        BackEnd { pools, ..self }
     }
 
     /// Whether it gets queries.
@@ -302,11 +367,11 @@ impl BackEnd {
     }
 }
 
-/// Those of these back ends that get queries, and those of them that get only a share.
-pub fn eligible(field: &Field) -> (Set, Set) {
+/// Those of a pool's back ends that get its queries, and those of them that get only a share.
+pub fn eligible(field: &Field, members: Set) -> (Set, Set) {
     let standing = |wanted| {
         let found = field.iter().filter(move |back_end| back_end.standing() == wanted);
-        found.map(|back_end| back_end.place).collect::<Set>()
+        found.map(|back_end| back_end.place).collect::<Set>().and(members)
     };
     let up = standing(Standing::Up);
     // Where nobody answers, probes may be what is wrong: those that are down are asked rather than none.
@@ -344,11 +409,29 @@ mod tests {
         at(1).set_draining(Drained::ByOperator, true);
         at(1).set_draining(Drained::ByAgent, true);
         at(2).set_share(200);
+        let eligible = |field: &Field| eligible(field, field.members(0));
         assert_eq!(eligible(&field), (Set::from_bits(4), Set::from_bits(4)));
         at(1).set_draining(Drained::ByAgent, false);
         at(2).set_down(true);
         assert_eq!(eligible(&field).0, Set::from_bits(5), "nobody is up");
         at(1).set_draining(Drained::ByOperator, false);
         assert_eq!(eligible(&field).0, Set::from_bits(2));
+    }
+
+    #[test]
+    fn who_is_down_in_a_pool_is_asked_where_nobody_is_up_there() {
+        let address = SocketAddr::from(([192, 0, 2, 9], 53));
+        let pools = [Pools::NONE.with(1), Pools::DEFAULT.with(1), Pools::NONE.with(1)];
+        let field = pools.into_iter().fold(Field::default(), |field, pools| {
+            field.with(|place| BackEnd::new(place, address, 1, 1).of_pools(pools)).expect("there is a place")
+        });
+        let bits = |pool| eligible(&field, field.members(pool)).0.bits();
+        assert_eq!([0, 1, 2].map(bits), [2, 7, 0]);
+        for place in [0, 2] {
+            field.places[place].as_ref().expect("it is there").set_down(true);
+        }
+        assert_eq!([0, 1].map(bits), [2, 2]);
+        field.places[1].as_ref().expect("it is there").set_draining(Drained::ByOperator, true);
+        assert_eq!([0, 1].map(bits), [0, 5]);
     }
 }

@@ -7,6 +7,7 @@
 //! ```
 //! Which back end gets a query is `routing::balance`'s to say; here it is carried there and back. In reading order:
 //! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
+//! - [`rules`]: which pool of back ends takes a query, or what is answered here instead.
 //! - [`picker`]: one thread's view of them, and what it picks.
 //! - [`client_address`]: how a back end learns whose query it is.
 //! - [`cache`]: answers that are given again.
@@ -51,10 +52,11 @@ pub mod pending;
 pub mod picker;
 pub mod pipeline;
 mod quic;
+pub mod rules;
 pub mod service;
 pub mod told;
 mod under_way;
 pub mod watch;
 pub mod worker;
 
-pub use service::{Caching, Options, Service};
+pub use service::{Caching, Options, Server, Service};

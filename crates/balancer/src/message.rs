@@ -1,6 +1,6 @@
 //! Answers: whether a message is one to a query, and those that are made here, without a back end.
 
-use dns::edns::Edns;
+use dns::edns::{Edns, ExtendedError};
 pub use dns::edns::{OPT, UDP_PAYLOAD};
 use dns::query::{HEADER, TRUNCATED};
 use dns::{Rcode, Rtype};
@@ -10,15 +10,20 @@ use dns::{Rcode, Rtype};
 pub enum Says {
     /// This response code.
     Rcode(Rcode),
+    /// This response code, by the operator's will, which is said beside it (RFC 8914).
+    Barred(Rcode, ExtendedError),
     /// Ask again over TCP.
     Truncated,
 }
+
+/// The most octets that an answer of ours has behind its question.
+pub const BEHIND_MAX: usize = OPT + ExtendedError::LENGTH;
 
 /// Writes an answer without records to a query whose question ends at `question_end`, and returns its length. Who speaks
 /// EDNS gets an OPT record (RFC 6891 §6.1.1), with DO as it was sent (RFC 3225 §3).
 ///
 /// # Panics
-/// Where `query` is shorter than the question's end, `out` than that and [`OPT`], or the end is within the header.
+/// Where `query` is shorter than the question's end, `out` than that and [`BEHIND_MAX`], or the end is within the header.
 pub fn answer(
     query: &[u8],
     question_end: usize,
@@ -33,16 +38,22 @@ pub fn answer(
     out[2] = 0x80 | out[2] & 0x79;
     out[3] &= 0x10;
     match says {
-        Says::Rcode(rcode) => out[3] |= rcode.to_int() & 0x0f,
+        Says::Rcode(rcode) | Says::Barred(rcode, _) => out[3] |= rcode.to_int() & 0x0f,
         Says::Truncated => out[2] |= TRUNCATED,
     }
     out[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())]);
     let Some(edns) = edns else { return question_end };
     let ([kind, class], dnssec_ok) =
         ([Rtype::OPT.to_int(), UDP_PAYLOAD].map(u16::to_be_bytes), if edns.dnssec_ok { 0x80 } else { 0 });
-    let opt = [0, kind[0], kind[1], class[0], class[1], 0, dns::edns::VERSION, dnssec_ok, 0, 0, 0];
-    out[question_end..question_end + OPT].copy_from_slice(&opt);
-    question_end + OPT
+    let options_start = question_end + OPT;
+    let options = match says {
+        Says::Barred(_, error) => error.write(&mut out[options_start..]),
+        Says::Rcode(_) | Says::Truncated => 0,
+    };
+    let opt =
+        [0, kind[0], kind[1], class[0], class[1], 0, dns::edns::VERSION, dnssec_ok, 0, 0, options as u8];
+    out[question_end..options_start].copy_from_slice(&opt);
+    options_start + options
 }
 
 /// Whether a response tells of the question that a query asked, which ends at `question_end`; ids are not looked at.
@@ -93,12 +104,15 @@ mod tests {
         let query = b"\x12\x34\x01\x10\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
         let mut out = [0; 64];
         let (servfail, truncated) = (Says::Rcode(Rcode::SERVFAIL), Says::Truncated);
+        let barred = Says::Barred(Rcode::NXDOMAIN, ExtendedError::Blocked);
         let edns = |flags| Edns::read(1232, flags, &[]);
         for (says, rcode, tc, edns) in [
             (servfail, Rcode::SERVFAIL, false, None),
             (truncated, Rcode::NOERROR, true, None),
             (servfail, Rcode::SERVFAIL, false, edns(0)),
             (truncated, Rcode::NOERROR, true, edns(0x8000)),
+            (barred, Rcode::NXDOMAIN, false, None),
+            (barred, Rcode::NXDOMAIN, false, edns(0)),
         ] {
             let length = answer(query, 19, edns.as_ref(), 0x4321, says, &mut out);
             let message = Message::from_octets(&out[..length]).expect("a header");
@@ -108,7 +122,9 @@ mod tests {
             assert_eq!(message.sole_question().expect("one").qname().to_string(), "a");
             let opt = message.opt().map(|opt| (opt.udp_payload_size(), opt.version(), opt.dnssec_ok()));
             assert_eq!(opt, edns.as_ref().map(|edns| (UDP_PAYLOAD, 0, edns.dnssec_ok)));
-            assert_eq!(length, if edns.is_some() { 19 + OPT } else { 19 });
+            let told: &[u8] = if says == barred { b"\0\x0f\0\x02\0\x0f" } else { b"" };
+            assert_eq!(length, if edns.is_some() { 19 + OPT + told.len() } else { 19 });
+            assert!(edns.is_none() || out[19 + OPT..length] == *told);
         }
     }
 }

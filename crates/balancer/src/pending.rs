@@ -51,6 +51,8 @@ pub struct Waiting {
     pub question_end: usize,
     /// A hash of the question.
     pub key: u64,
+    /// The pool whose back ends it may go to.
+    pub pool: usize,
     /// Under what its answer may be kept; empty where it may not.
     pub cache_key: Vec<u8>,
     /// The place of the back end that it went to last.
@@ -142,6 +144,7 @@ impl Pending {
             query: Vec::new(),
             question_end: 0,
             key: 0,
+            pool: 0,
             cache_key: Vec::new(),
             back_end: 0,
             tried: Set::EMPTY,
@@ -199,7 +202,8 @@ impl Pending {
         waiting.query.clear();
         waiting.query.extend_from_slice(query);
         waiting.cache_key.clear();
-        (waiting.question_end, waiting.key, waiting.tried) = (question_end, key, Set::EMPTY);
+        (waiting.question_end, waiting.key, waiting.pool) = (question_end, key, 0);
+        waiting.tried = Set::EMPTY;
         Ok(Index(place))
     }
 

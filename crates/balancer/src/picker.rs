@@ -14,6 +14,7 @@ use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State};
 use crate::counters::{Cells, FrontCounters};
 use crate::field::{BackEnd, Field, eligible};
 use crate::health::{BEGIN_SHARE, WHOLE, is_failure};
+use crate::rules::Rules;
 
 /// For which transport a picker picks: leases are of either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,21 +47,30 @@ struct Budget(f32);
 pub struct Picker {
     /// What this thread knows of each back end, which the policy goes by.
     pub state: State,
+    /// As it begins in each pool.
     policy: Policy,
     transport: For,
     thread: usize,
     field: Arc<Field>,
-    ready: Set,
-    partial: Set,
+    pools: Vec<Pool>,
     share: [u32; BACK_ENDS_MAX],
     /// How many of its last answers failed, from 0 to 1: a mean over some [`FAILING_MEMORY`] answers that this thread had.
     failing: [f32; BACK_ENDS_MAX],
-    fairness: Fairness,
     budget: Budget,
     rng: Rng,
     hasher: foldhash::fast::FixedState,
     /// What no answer counts as, in nanoseconds.
     timeout_ns: u64,
+}
+
+/// Back ends that a query may go to, and how one is picked of them.
+#[derive(Debug)]
+struct Pool {
+    members: Set,
+    ready: Set,
+    partial: Set,
+    policy: Policy,
+    fairness: Fairness,
 }
 
 impl Picker {
@@ -80,11 +90,9 @@ impl Picker {
             transport,
             thread,
             field: Arc::default(),
-            ready: Set::EMPTY,
-            partial: Set::EMPTY,
+            pools: Vec::new(),
             share: [WHOLE; BACK_ENDS_MAX],
             failing: [0.0; BACK_ENDS_MAX],
-            fairness: Fairness::new(),
             budget: Budget(RETRIES_SAVED_MAX / 2.0),
             hasher: foldhash::fast::FixedState::with_seed(hash_seed),
             rng,
@@ -98,7 +106,9 @@ impl Picker {
         if !Arc::ptr_eq(field, &self.field) {
             changed = self.replace(field, now_ns);
         }
-        (self.ready, self.partial) = eligible(field);
+        for pool in &mut self.pools {
+            (pool.ready, pool.partial) = eligible(field, pool.members);
+        }
         for back_end in self.field.iter() {
             let place = back_end.place;
             self.share[place] = back_end.share();
@@ -153,7 +163,17 @@ impl Picker {
             }
         }
         self.field = field.clone();
+        let policy = &self.policy;
+        self.pools.resize_with(field.pools.len(), || Pool::new(policy.clone()));
+        for (number, pool) in self.pools.iter_mut().enumerate() {
+            pool.members = field.members(number);
+        }
         changed
+    }
+
+    /// Which pool takes a query, as the last look has it.
+    pub fn rules(&self) -> &Rules {
+        &self.field.rules
     }
 
     /// The back end in a place.
@@ -180,75 +200,52 @@ impl Picker {
         hasher.finish()
     }
 
-    #[inline]
-    fn hash(&self, octets: &[u8]) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(octets);
-        hasher.finish()
-    }
-
-    /// A hash of the network that a client is in: of IPv4 the /24, of IPv6 the /56.
-    pub fn hash_prefix(&self, client: IpAddr) -> u64 {
-        match client.to_canonical() {
-            IpAddr::V4(v4) => self.hash(&v4.octets()[..3]),
-            IpAddr::V6(v6) => self.hash(&v6.octets()[..7]),
-        }
-    }
-
     /// A hash of a client: of IPv6 the /64, of which one host has all.
     pub fn hash_client(&self, client: IpAddr) -> u64 {
         match client.to_canonical() {
-            IpAddr::V4(v4) => self.hash(&v4.octets()),
-            IpAddr::V6(v6) => self.hash(&Ipv6Addr::octets(&v6)[..8]),
+            IpAddr::V4(v4) => hash(&self.hasher, &v4.octets()),
+            IpAddr::V6(v6) => hash(&self.hasher, &Ipv6Addr::octets(&v6)[..8]),
         }
     }
 
-    /// Picks a back end that is not among `tried`; `None` where the query is to be shed.
+    /// Picks a back end of a pool that is not among `tried`; `None` where the query is to be shed.
     pub fn pick(
         &mut self,
+        pool: usize,
         key: u64,
         client: IpAddr,
         tried: Set,
         now_ns: u64,
         counters: &FrontCounters,
     ) -> Option<usize> {
-        let (ready, among) = self.among(tried);
-        let picked = self.policy.pick(&self.state, among, key, now_ns, &mut self.rng);
-        let picked = picked.or_else(|| {
-            let left_out = self.recovering(Set::from_bits(ready.bits() & !among.bits()));
-            if left_out.is_empty() {
-                return None;
-            }
-            self.policy.pick(&self.state, left_out, key, now_ns, &mut self.rng)
+        let (ready, among) = self.among(pool, tried);
+        let Picker { state, rng, share, hasher, timeout_ns, pools, .. } = self;
+        let Pool { policy, fairness, .. } = pools.get_mut(pool)?;
+        let picked = policy.pick(state, among, key, now_ns, rng).or_else(|| {
+            let left_out = recovering(Set::from_bits(ready.bits() & !among.bits()), share);
+            if left_out.is_empty() { None } else { policy.pick(state, left_out, key, now_ns, rng) }
         });
         let Pick { back_end, why } = match picked {
             Some(pick) => pick,
-            None => self.overdrawn(among, client, now_ns)?,
+            None => {
+                let patience = fairness.patience(hash_prefix(hasher, client), now_ns, *timeout_ns);
+                overload::pick(state, among, now_ns, patience, rng)?
+            }
         };
         counters.picks[why as usize].add(1);
-        if let Policy::Pressure(pressure) = &self.policy {
+        if let Policy::Pressure(pressure) = policy {
             counters.step.store(pressure.step() as u64 + 1, Ordering::Relaxed);
         }
         Some(back_end)
     }
 
-    /// Where a query goes although nobody has credit.
-    fn overdrawn(&mut self, among: Set, client: IpAddr, now_ns: u64) -> Option<Pick> {
-        let patience = self.fairness.patience(self.hash_prefix(client), now_ns, self.timeout_ns);
-        overload::pick(&self.state, among, now_ns, patience, &mut self.rng)
-    }
-
-    /// Of these, which by chance were not to be picked, those that only begin slowly: with credit they are better than the
-    /// others without. Who fails more than that is not.
-    fn recovering(&self, left_out: Set) -> Set {
-        left_out.iter().filter(|place| self.share[*place] >= BEGIN_SHARE).collect()
-    }
-
     /// Those that could be picked, and of them those that may be now: a back end with a share is among them that often.
-    fn among(&mut self, tried: Set) -> (Set, Set) {
-        let ready = Set::from_bits(self.ready.bits() & !tried.bits());
+    fn among(&mut self, pool: usize, tried: Set) -> (Set, Set) {
+        let (all, partial) =
+            self.pools.get(pool).map_or((Set::EMPTY, Set::EMPTY), |pool| (pool.ready, pool.partial));
+        let ready = Set::from_bits(all.bits() & !tried.bits());
         let mut among = ready;
-        for place in self.partial.and(ready).iter() {
+        for place in partial.and(ready).iter() {
             if self.rng.u32(..WHOLE) >= self.share[place] {
                 among = among.without(place);
             }
@@ -256,14 +253,15 @@ impl Picker {
         (ready, if among.is_empty() { ready } else { among })
     }
 
-    /// Whether anybody but these could be picked.
-    pub fn has_others(&self, tried: Set) -> bool {
-        self.ready.bits() & !tried.bits() != 0
+    /// Whether anybody of a pool but these could be picked.
+    pub fn has_others(&self, pool: usize, tried: Set) -> bool {
+        self.pools.get(pool).is_some_and(|pool| pool.ready.bits() & !tried.bits() != 0)
     }
 
-    /// Whether a back end that may be picked has credit for connections, by its agent.
-    pub fn has_connections(&self, now_ns: u64) -> bool {
-        self.field.iter().filter(|back_end| self.ready.contains(back_end.place)).any(|back_end| {
+    /// Whether a back end of a pool that may be picked has credit for connections, by its agent.
+    pub fn has_connections(&self, pool: usize, now_ns: u64) -> bool {
+        let ready = self.pools.get(pool).map_or(Set::EMPTY, |pool| pool.ready);
+        self.field.iter().filter(|back_end| ready.contains(back_end.place)).any(|back_end| {
             let lease = back_end.tcp.get();
             now_ns < lease.until_ns && lease.limit > back_end.connections.load(Ordering::Relaxed)
         })
@@ -313,10 +311,12 @@ impl Picker {
     }
 
     /// What a failing answer counts as, at least: what answers there take anyway, or of a time-out the share by which this
-    /// back end fails more often than the best of the others. A server that fails fast is not a fast server; but where all
+    /// back end fails more often than the best of the others in its pools. A server that fails fast is not a fast server; but where all
     /// fail alike, it is the question that nobody can answer.
     fn charge_ns(&self, place: usize, load: u32) -> u64 {
-        let others = self.ready.without(place).iter().map(|other| self.failing[other]);
+        let pools = self.pools.iter().filter(|pool| pool.members.contains(place));
+        let others = pools.fold(Set::EMPTY, |others, pool| others.or(pool.ready)).without(place);
+        let others = others.iter().map(|other| self.failing[other]);
         let more = self.failing[place] - others.fold(1.0, f32::min) - FAILING_SLACK;
         let timeout_ns = self.timeout_ns as f32 * more.max(0.0);
         self.state.latency(place).at(load).max(timeout_ns).ceil() as u64
@@ -358,6 +358,39 @@ impl Picker {
     }
 }
 
+impl Pool {
+    fn new(policy: Policy) -> Pool {
+        Pool {
+            members: Set::EMPTY,
+            ready: Set::EMPTY,
+            partial: Set::EMPTY,
+            policy,
+            fairness: Fairness::new(),
+        }
+    }
+}
+
+/// A hash of the network that a client is in: of IPv4 the /24, of IPv6 the /56.
+fn hash_prefix(hasher: &foldhash::fast::FixedState, client: IpAddr) -> u64 {
+    match client.to_canonical() {
+        IpAddr::V4(v4) => hash(hasher, &v4.octets()[..3]),
+        IpAddr::V6(v6) => hash(hasher, &v6.octets()[..7]),
+    }
+}
+
+#[inline]
+fn hash(hasher: &foldhash::fast::FixedState, octets: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(octets);
+    hasher.finish()
+}
+
+/// Of these, which by chance were not to be picked, those that only begin slowly: with credit they are better than the
+/// others without. Who fails more than that is not.
+fn recovering(left_out: Set, share: &[u32; BACK_ENDS_MAX]) -> Set {
+    left_out.iter().filter(|place| share[*place] >= BEGIN_SHARE).collect()
+}
+
 /// The step in force as `FrontCounters` has it; `None` before the first pick, and of other policies.
 pub fn step(number: u64) -> Option<Step> {
     Step::ALL.into_iter().find(|step| *step as u64 + 1 == number)
@@ -397,7 +430,7 @@ mod tests {
         at(&field, 0).connections.store(1, Ordering::Relaxed);
         for _ in 0..20 {
             picker.look(&field, 99);
-            assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 99, &counters), Some(1));
+            assert_eq!(picker.pick(0, 1, CLIENT, Set::EMPTY, 99, &counters), Some(1));
         }
     }
 
@@ -412,7 +445,7 @@ mod tests {
             picker.look(&field, 99);
             assert_eq!(picker.state.credit(0), 1);
         }
-        assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 99, &counters), Some(0));
+        assert_eq!(picker.pick(0, 1, CLIENT, Set::EMPTY, 99, &counters), Some(0));
         assert_eq!(counters.picks[Why::Overdrawn as usize].get(), 0);
     }
 
@@ -420,10 +453,10 @@ mod tests {
     fn who_gets_no_queries_has_no_connections_to_give() {
         let (mut picker, field, _) = picker(2, "pressure");
         at(&field, 1).tcp.put(Lease { limit: 9, until_ns: 100, ..Lease::NONE });
-        assert!(picker.has_connections(99) && !picker.has_connections(100));
+        assert!(picker.has_connections(0, 99) && !picker.has_connections(0, 100));
         at(&field, 1).set_draining(Drained::ByAgent, true);
         picker.look(&field, 2);
-        assert!(!picker.has_connections(99));
+        assert!(!picker.has_connections(0, 99));
     }
 
     #[test]
@@ -432,7 +465,7 @@ mod tests {
         at(&field, 0).cells[1].sent.add(3);
         at(&field, 0).cells[1].datagrams.add(3);
         picker.look(&field, 2);
-        assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 2, &counters), Some(1));
+        assert_eq!(picker.pick(0, 1, CLIENT, Set::EMPTY, 2, &counters), Some(1));
         assert_eq!(picker.state.sent_total(0), 3);
     }
 
@@ -490,7 +523,7 @@ mod tests {
         at(&field, 0).set_share(WHOLE / 10);
         picker.look(&field, 2);
         let picks = |picker: &mut Picker| {
-            (0..1_000).filter(|_| picker.pick(1, CLIENT, Set::EMPTY, 2, &counters) == Some(0)).count()
+            (0..1_000).filter(|_| picker.pick(0, 1, CLIENT, Set::EMPTY, 2, &counters) == Some(0)).count()
         };
         let few = picks(&mut picker);
         // Half of the turns would be its own.
@@ -509,7 +542,7 @@ mod tests {
         let mut picks = |share, back_end| {
             at(&field, 1).set_share(share);
             picker.look(&field, 2);
-            (0..100).filter(|_| picker.pick(1, CLIENT, Set::EMPTY, 2, &counters) == Some(back_end)).count()
+            (0..100).filter(|_| picker.pick(0, 1, CLIENT, Set::EMPTY, 2, &counters) == Some(back_end)).count()
         };
         assert_eq!(picks(BEGIN_SHARE, 1), 100);
         assert!(picks(BEGIN_SHARE / 5, 0) > 80, "who fails is not asked more for that");
@@ -564,7 +597,7 @@ mod tests {
         // A hundred microseconds for each in flight: ten fit a timeout of one millisecond, five half of it.
         picker.answered(0, 1, load, 0, 100_000, 3);
         let mut sent = 0;
-        while picker.pick(1, CLIENT, Set::EMPTY, 4, &counters) == Some(0) {
+        while picker.pick(0, 1, CLIENT, Set::EMPTY, 4, &counters) == Some(0) {
             picker.sent(0, 4);
             sent += 1;
             assert!(sent < 100);

@@ -31,14 +31,15 @@ use crate::conversation::PIPELINED_MAX;
 use crate::counters::FrontCounters;
 use crate::credits::Credits;
 use crate::descriptors::Descriptors;
-use crate::exchange::Pool;
-use crate::field::{BackEnd, Field};
+use crate::exchange::Exchange;
+use crate::field::{BackEnd, Field, Pools};
 use crate::front::{self, Over};
 use crate::http::back_ends::Editing;
 use crate::http::{self, Http};
 use crate::numbers::Numbers;
 use crate::picker::{For, Picker};
 use crate::quic;
+use crate::rules::{Rule, Rules};
 use crate::watch::{self, Probing};
 use crate::worker::{Limits, Worker};
 
@@ -47,8 +48,13 @@ use crate::worker::{Limits, Worker};
 pub struct Options {
     /// The addresses to answer at, over UDP and TCP; at least one.
     pub listen: Vec<SocketAddr>,
-    /// The back ends, with their weights from 1.
-    pub back_ends: Vec<(SocketAddr, u32)>,
+    /// The back ends, each address once; at most `routing::balance::BACK_ENDS_MAX`.
+    pub back_ends: Vec<Server>,
+    /// The names of pools, by their numbers: the first one takes what no rule sends elsewhere. From 1 to
+    /// [`POOLS_MAX`](crate::field::POOLS_MAX).
+    pub pools: Vec<String>,
+    /// Which pool takes a query, and what is answered here; at most [`RULES_MAX`](crate::rules::RULES_MAX).
+    pub rules: Vec<Rule>,
     /// The policy's name, one of `routing::balance::NAMES`.
     pub policy: String,
     /// The user to become once all is bound; the one that started it where not given.
@@ -87,6 +93,17 @@ pub struct Options {
     pub http: Option<SocketAddr>,
     /// The token that HTTP asks for, where it asks for one.
     pub token: Option<String>,
+}
+
+/// A back end to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// Its weight, from 1.
+    pub weight: u32,
+    /// The pools that it is in.
+    pub pools: Pools,
 }
 
 /// Which answers are kept, and for how long.
@@ -133,6 +150,7 @@ pub struct Service {
     listening: Vec<(&'static str, SocketAddr)>,
     stops: Arc<AtomicBool>,
     shutdown: Shutdown,
+    editing: Arc<Editing>,
     listeners: Vec<Weak<UdpListener>>,
     /// Keep the ports until the threads have ended.
     ports: Vec<TcpListener>,
@@ -167,7 +185,7 @@ impl Service {
         let all = workers * options.listen.len();
         let policy = Policy::from_name(&options.policy)
             .ok_or_else(|| StartError::Options(format!("there is no policy {}", options.policy)))?;
-        let field = field(&options.back_ends, all + 1)
+        let field = field(&options, all + 1)
             .ok_or_else(|| StartError::Options("there are too many back ends".into()))?;
         let field = Arc::new(ArcSwap::from_pointee(field));
         let connections_max = options.tcp.connections_max;
@@ -202,6 +220,7 @@ impl Service {
             listening: bound.listening,
             stops: stops.clone(),
             shutdown: Shutdown::new(),
+            editing: Arc::new(Editing::new(field.clone(), all + 1, descriptors)),
             listeners,
             ports: bound.ports,
             threads: Vec::new(),
@@ -240,7 +259,7 @@ impl Service {
             clients: Clients::new(limits.per_client_max),
         };
         let connections = Arc::new(connections(&options, field.clone(), desk, cache, clock));
-        let Service { shutdown, tasks, .. } = &mut service;
+        let Service { editing, shutdown, tasks, .. } = &mut service;
         for (listener, over) in bound.streams {
             tasks.spawn(front::serve(connections.clone(), listener, over, shutdown.clone()));
         }
@@ -252,8 +271,7 @@ impl Service {
         }
         tasks.spawn(watch::run(field.clone(), options.probing, clock, doubted, shutdown.clone()));
         if let Some(listener) = bound.pages {
-            let editing = Arc::new(Editing::new(field, all + 1, descriptors));
-            let router = http::router(Http { numbers, editing }, options.token);
+            let router = http::router(Http { numbers, editing: editing.clone() }, options.token);
             // Whoever has the token, or is on this machine, may ask: there is no list.
             tasks.spawn(web::serve(listener, router, |_| true, Arc::default(), shutdown.clone()));
         }
@@ -263,6 +281,15 @@ impl Service {
     /// The addresses that are listened at, with what is answered there, ports as they were given by the system.
     pub fn listening(&self) -> &[(&'static str, SocketAddr)] {
         &self.listening
+    }
+
+    /// Has queries that come from now on go by these rules; at most [`RULES_MAX`](crate::rules::RULES_MAX). Counts of those
+    /// whose names there were before go on.
+    pub async fn replace_rules(&self, rules: Vec<Rule>) {
+        let _turn = self.editing.turn.lock().await;
+        let field = self.editing.field.load_full();
+        let rules = Arc::new(Rules::new(rules, &field.rules));
+        self.editing.field.store(Arc::new(Field { rules, ..(*field).clone() }));
     }
 
     /// Ends all of it; what is in flight is waited for.
@@ -345,9 +372,11 @@ impl Bound {
 }
 
 /// The back ends to begin with, each counted by so many threads; `None` where there are too many.
-fn field(back_ends: &[(SocketAddr, u32)], threads: usize) -> Option<Field> {
-    back_ends.iter().try_fold(Field::default(), |field, (address, weight)| {
-        field.with(|place| BackEnd::new(place, *address, *weight, threads))
+fn field(options: &Options, threads: usize) -> Option<Field> {
+    let rules = Arc::new(Rules::new(options.rules.clone(), &Rules::default()));
+    let none = Field { places: Vec::new(), pools: options.pools.clone().into(), rules };
+    options.back_ends.iter().try_fold(none, |field, Server { address, weight, pools }| {
+        field.with(|place| BackEnd::new(place, *address, *weight, threads).of_pools(*pools))
     })
 }
 
@@ -390,7 +419,7 @@ fn connections(
         desk: Mutex::new(desk),
         onward: options.onward,
         client_address: options.client_address,
-        pool: Pool::default(),
+        exchange: Exchange::default(),
         clock,
         timeout: options.timeout,
         tries: options.tries,

@@ -114,7 +114,7 @@ pub async fn run(
                 let now = clock.now().monotonic;
                 let field = field.load_full();
                 follow(&mut watched, &field, &probing, now);
-                look(&mut watched, eligible(&field).0, &probing, now);
+                look(&mut watched, &field, &probing, now);
             }
             () = doubted.notified() => {}
         }
@@ -143,8 +143,10 @@ fn follow(watched: &mut HashMap<SocketAddr, Watched>, field: &Field, probing: &P
     }
 }
 
-/// Looks at what was counted since the last look; `ready` are those that get queries.
-fn look(watched: &mut HashMap<SocketAddr, Watched>, ready: Set, probing: &Probing, now: Duration) {
+/// Looks at what was counted since the last look.
+fn look(watched: &mut HashMap<SocketAddr, Watched>, field: &Field, probing: &Probing, now: Duration) {
+    // As it was before: what follows now is seen at the next look.
+    let ready: Vec<Set> = (0..field.pools.len()).map(|pool| eligible(field, field.members(pool)).0).collect();
     for watched in watched.values_mut() {
         let seen = seen(&watched.back_end);
         let was_down = watched.heed();
@@ -152,10 +154,15 @@ fn look(watched: &mut HashMap<SocketAddr, Watched>, ready: Set, probing: &Probin
         watched.last = seen;
         watched.settle(was_down, "queries have no answer in time");
     }
-    // Who gets no queries is no measure for the others.
-    let getting = watched.values().filter(|watched| ready.contains(watched.back_end.place));
-    let least = getting.map(|watched| watched.health.failures()).fold(f32::INFINITY, f32::min);
+    // Who gets no queries is no measure for the others, nor who gets those of other pools.
+    let least = ready.into_iter().map(|ready| {
+        let getting = watched.values().filter(|watched| ready.contains(watched.back_end.place));
+        getting.map(|watched| watched.health.failures()).fold(f32::INFINITY, f32::min)
+    });
+    let least: Vec<f32> = least.collect();
     for watched in watched.values() {
+        let of_pools = least.iter().enumerate().filter(|(pool, _)| watched.back_end.pools.contains(*pool));
+        let least = of_pools.map(|(_, least)| *least).fold(f32::INFINITY, f32::min);
         watched.back_end.set_share(watched.health.share(least, now, probing.slow_start));
     }
 }
@@ -390,7 +397,7 @@ mod tests {
         let both = with(first, 2);
         follow(&mut watched, &both, &probing(), second);
         assert_eq!(shares(&both), [WHOLE, WHOLE / 10]);
-        look(&mut watched, eligible(&both).0, &probing(), 2 * second);
+        look(&mut watched, &both, &probing(), 2 * second);
         assert_eq!(shares(&both), [WHOLE; 2]);
     }
 
@@ -418,7 +425,7 @@ mod tests {
         let servfail = Rcode::SERVFAIL.to_int();
         for _ in 0..50 {
             (0..2).for_each(|place| at(place).cells[0].count_answer(servfail, 1));
-            look(&mut watched, eligible(&field).0, &probing(), now);
+            look(&mut watched, &field, &probing(), now);
             now += LOOK;
         }
         assert_eq!([at(0).share(), at(1).share()], [WHOLE; 2]);
@@ -426,7 +433,7 @@ mod tests {
         for _ in 0..50 {
             at(0).cells[0].count_answer(0, 1);
             at(1).cells[0].count_answer(servfail, 1);
-            look(&mut watched, eligible(&field).0, &probing(), now);
+            look(&mut watched, &field, &probing(), now);
             now += LOOK;
         }
         assert!(at(0).share() == WHOLE && at(1).share() < WHOLE / 10, "{} {}", at(0).share(), at(1).share());
@@ -450,7 +457,7 @@ mod tests {
             for number in (0..90).map(|turn| if turn % 3 == 0 { turn % 2 } else { 2 + turn }) {
                 picker.look(&field, 1);
                 let key = keys[number];
-                let picked = picker.pick(key, [127, 0, 0, 1].into(), Set::EMPTY, 1, &counters);
+                let picked = picker.pick(0, key, [127, 0, 0, 1].into(), Set::EMPTY, 1, &counters);
                 let place = picked.expect("all are there");
                 let load = picker.sent(place, 1);
                 match becomes(number, place) {
@@ -458,7 +465,7 @@ mod tests {
                     None => picker.timed_out(place, key, load, 2),
                 }
             }
-            look(&mut watched, eligible(&field).0, &probing(), now);
+            look(&mut watched, &field, &probing(), now);
             now += LOOK;
         }
         [0, 1, 2].map(|place| {

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use balancer::client_address::ClientAddress;
 use balancer::connections::Onward;
+use balancer::field::{DEFAULT_POOL, Pools};
 use balancer::watch::{Probing, question};
-use balancer::{Options, Service};
+use balancer::{Options, Server, Service};
 use net::client::is_out_of_descriptors;
 use net::tcp::Limits;
 use nix::sys::resource::{Resource, setrlimit};
@@ -23,7 +24,9 @@ const ENOUGH: u64 = 40;
 fn options() -> Options {
     Options {
         listen: vec![([127, 0, 0, 1], 0).into(); 2],
-        back_ends: vec![(([127, 0, 0, 1], 9).into(), 1)],
+        back_ends: vec![Server { address: ([127, 0, 0, 1], 9).into(), weight: 1, pools: Pools::DEFAULT }],
+        pools: vec![DEFAULT_POOL.into()],
+        rules: Vec::new(),
         user: None,
         policy: "wrr".into(),
         workers: Some(2),

@@ -187,6 +187,8 @@ pub enum ExtendedError {
     CachedError = 13,
     /// The answer is not known yet (RFC 8914 §4.15).
     NotReady = 14,
+    /// Such a question is answered for nobody, by the operator's will (RFC 8914 §4.16).
+    Blocked = 15,
     /// Such a question is not for this client (RFC 8914 §4.19).
     Prohibited = 18,
     /// The asked name is in no zone here (RFC 8914 §4.21).
@@ -201,7 +203,7 @@ pub enum ExtendedError {
 
 impl ExtendedError {
     /// The octets that [`ExtendedError::write`] writes.
-    const LENGTH: usize = OPTION + 2;
+    pub const LENGTH: usize = OPTION + 2;
 
     /// Writes the option where there is room; returns how many octets it took.
     pub fn write(self, out: &mut [u8]) -> usize {

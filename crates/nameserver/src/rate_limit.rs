@@ -4,27 +4,15 @@
 //! answers (a class, and the name they are about) to one prefix are counted, and what is over the rate is dropped, or
 //! goes out truncated now and then, so that a real client comes again over TCP.
 //!
-//! The count is the *theoretical arrival time* of the generic cell rate algorithm: the time at which the next answer
-//! would be due if all went out evenly. It stands in one of a fixed number of atomic cells, chosen by a keyed hash.
-//! Two accounts in one cell share a rate; which do, nobody can foresee.
+//! The count is a [`Meter`]'s, whose accounts are chosen by a keyed hash.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
+use routing::Meter;
+use routing::meter::Rate;
 use siphasher::sip::SipHasher13;
-
-/// The octets of the table: a cell for each of a million accounts. A flood of many sources then adds little to
-/// any one, and takes no more memory than is there from the start.
-pub const TABLE_BYTES: usize = 8 << 20;
-
-/// The cells of the table.
-const CELLS: usize = TABLE_BYTES / size_of::<AtomicU64>();
-
-/// How often a cell is tried that other threads are writing: each failure is an answer of theirs to the same
-/// account, so one that gets no turn is over the rate for certain, or nearly.
-const TRIES_MAX: usize = 16;
 
 /// The most answers a second that can be chosen: beyond, no link is saved.
 pub const PER_SECOND_MAX: u32 = 1_000_000;
@@ -96,12 +84,8 @@ pub enum Verdict {
 pub struct RateLimit {
     limits: Limits,
     key: [u8; 16],
-    /// The time between two answers at the rate, in nanoseconds.
-    interval: u64,
-    /// How far ahead of its time an answer may be, in nanoseconds.
-    tolerance: u64,
-    /// Theoretical arrival times, in nanoseconds of the monotonic clock.
-    cells: Box<[AtomicU64]>,
+    rate: Rate,
+    meter: Meter,
 }
 
 impl RateLimit {
@@ -113,14 +97,7 @@ impl RateLimit {
         assert!((1..=PER_SECOND_MAX).contains(&limits.per_second), "a rate within its range");
         assert!(limits.ipv4_prefix <= 32 && limits.ipv6_prefix <= 128, "prefixes within addresses");
         assert!(limits.window <= WINDOW_MAX, "a window within its range");
-        let interval = 1_000_000_000 / u64::from(limits.per_second);
-        RateLimit {
-            limits,
-            key,
-            interval,
-            tolerance: interval * (limits.burst() - 1),
-            cells: (0..CELLS).map(|_| AtomicU64::new(0)).collect(),
-        }
+        RateLimit { limits, key, rate: Rate::new(limits.per_second, limits.burst()), meter: Meter::new() }
     }
 
     /// Counts an answer to `client` at the monotonic time `now`, and says what becomes of it.
@@ -128,7 +105,7 @@ impl RateLimit {
     pub fn count(&self, client: IpAddr, account: Account, now: Duration, rng: &mut Rng) -> Verdict {
         // In 584 years it is too late.
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2);
-        if self.is_within(&self.cells[self.cell(client, account)], now) {
+        if self.meter.is_within(self.hash(client, account), self.rate, now) {
             return Verdict::Within;
         }
         match self.limits.slip {
@@ -138,23 +115,8 @@ impl RateLimit {
         }
     }
 
-    fn is_within(&self, cell: &AtomicU64, now: u64) -> bool {
-        let mut due = cell.load(Ordering::Relaxed);
-        for _ in 0..TRIES_MAX {
-            if due > now.saturating_add(self.tolerance) {
-                return false;
-            }
-            let next = due.max(now).saturating_add(self.interval);
-            match cell.compare_exchange_weak(due, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(other) => due = other,
-            }
-        }
-        false
-    }
-
-    /// Where an account stands.
-    fn cell(&self, client: IpAddr, account: Account) -> usize {
+    /// What nobody without the key can foresee of an account.
+    fn hash(&self, client: IpAddr, account: Account) -> u64 {
         let (family, network) = match client {
             IpAddr::V4(v4) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(self.limits.ipv4_prefix)).unwrap_or(0);
@@ -170,7 +132,7 @@ impl RateLimit {
         hashed[16..24].copy_from_slice(&account.name.to_ne_bytes());
         hashed[24..26].copy_from_slice(&account.rtype.to_ne_bytes());
         hashed[26..].copy_from_slice(&[family, account.class as u8]);
-        SipHasher13::new_with_key(&self.key).hash(&hashed) as usize % CELLS
+        SipHasher13::new_with_key(&self.key).hash(&hashed)
     }
 }
 
@@ -280,9 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn many_sources_take_no_more_memory_and_hardly_disturb_one() {
+    fn many_sources_hardly_disturb_one() {
         let table = table(Limits { per_second: 10, ..Limits::default() });
-        assert_eq!(size_of_val(&*table.cells), TABLE_BYTES);
         let mut rng = Rng::with_seed(9);
         for _ in 0..200_000 {
             let forged = IpAddr::from(rng.u32(..).to_be_bytes());
@@ -291,6 +252,11 @@ mod tests {
         let undisturbed =
             (0..100u8).filter(|i| answered(&table, &format!("10.0.{i}.1"), ACCOUNT, 0, 5) == 5).count();
         assert_eq!(undisturbed, 100);
+    }
+
+    /// The time between two answers at the rate, in nanoseconds.
+    fn interval(limits: Limits) -> u64 {
+        1_000_000_000 / u64::from(limits.per_second)
     }
 
     fn limits() -> impl Strategy<Value = Limits> {
@@ -311,7 +277,7 @@ mod tests {
             let table = table(limits);
             let (mut rng, mut now) = (Rng::with_seed(1), 0);
             for gap in gaps {
-                now += table.interval + gap;
+                now += interval(limits) + gap;
                 let verdict = table.count(client("192.0.2.1"), ACCOUNT, Duration::from_nanos(now), &mut rng);
                 prop_assert_eq!(verdict, Verdict::Within);
             }
@@ -332,7 +298,7 @@ mod tests {
             }
             for (first, from) in times.iter().enumerate() {
                 for (last, to) in times.iter().enumerate().skip(first) {
-                    let most = limits.burst() + (to - from) / table.interval;
+                    let most = limits.burst() + (to - from) / interval(limits);
                     prop_assert!((last - first + 1) as u64 <= most, "{} in {} ns", last - first + 1, to - from);
                 }
             }

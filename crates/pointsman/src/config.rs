@@ -26,6 +26,7 @@ pub(crate) mod lower;
 pub(crate) mod page;
 pub(crate) mod probe;
 pub(crate) mod reverse;
+mod rules;
 pub(crate) mod serve;
 mod signing;
 pub(crate) mod spec;

@@ -11,12 +11,13 @@
 //!   say of them.
 //! - [`selection`]: how servers are ordered by their weights; [`rotation`]: whose turn it is.
 //! - [`balance`]: which back end of a balancer gets a query.
-//! - [`acl`]: who may ask at all, where not everybody may.
+//! - [`acl`]: who may ask at all, where not everybody may; [`meter`]: how often somebody does.
 
 pub mod acl;
 pub mod balance;
 pub mod external;
 pub mod health;
+pub mod meter;
 pub mod partition;
 pub mod policy;
 pub mod prefix;
@@ -30,6 +31,7 @@ pub mod servers;
 pub use acl::Acl;
 pub use external::External;
 pub use health::{Health, SlotId};
+pub use meter::Meter;
 pub use partition::{Leaf, Partition};
 pub use policy::{Family, Policy};
 pub use prefix::Prefix;

@@ -19,10 +19,10 @@ use super::document::{Forbidden, Unauthorized};
 use super::{Http, status};
 use crate::circle;
 use crate::descriptors::Descriptors;
-use crate::field::{BackEnd, Drained, Field, WEIGHT_MAX};
+use crate::field::{BackEnd, Drained, Field, Pools, WEIGHT_MAX};
 
-/// The longest body: an address and a weight.
-const BODY_MAX: usize = 1024;
+/// The longest body: an address, a weight, and names of pools.
+const BODY_MAX: usize = 4096;
 
 /// From one look at what is in flight to the next, while a back end is taken out.
 const LOOK: Duration = Duration::from_millis(20);
@@ -93,8 +93,9 @@ pub(super) async fn add(
     request: Request,
 ) -> Result<(StatusCode, Json<Vec<BackEndStatus>>), Failure> {
     let body = web::body::read(request, &["application/json"], BODY_MAX).await?;
-    let expected =
-        format!("{{\"address\": \"192.0.2.1:53\", \"weight\": 1}}, the weight from 1 to {WEIGHT_MAX}");
+    let expected = format!(
+        "{{\"address\": \"192.0.2.1:53\", \"weight\": 1}}, the weight from 1 to {WEIGHT_MAX}; \"pools\" if you like"
+    );
     let unreadable = |what: String| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, what, &expected);
     let new: NewBackEnd = serde_json::from_slice(&body).map_err(|cause| unreadable(cause.to_string()))?;
     let address = read(&new.address)
@@ -108,6 +109,10 @@ pub(super) async fn add(
     let editing = &http.editing;
     let _turn = editing.turn.lock().await;
     let field = editing.field.load_full();
+    let pools = pools(&field, &new.pools).map_err(|unknown| {
+        let what = format!("there is no pool {unknown:?}");
+        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, what, format!("pools of {}", field.pools.join(", ")))
+    })?;
     let refused = |what: &str| Failure::new(StatusCode::CONFLICT, what, "");
     if http.numbers.listening.iter().any(|listens| circle::leads_to(*listens, address)) {
         return Err(refused("queries would go round in a circle"));
@@ -116,7 +121,7 @@ pub(super) async fn add(
         return Err(refused("there is this back end already"));
     }
     let field = field
-        .with(|place| BackEnd::new(place, address, new.weight, editing.threads))
+        .with(|place| BackEnd::new(place, address, new.weight, editing.threads).of_pools(pools))
         .ok_or_else(|| refused("there are as many back ends as can be"))?;
     editing.descriptors.check(field.iter().count());
     editing.field.store(Arc::new(field));
@@ -243,6 +248,18 @@ fn set_drained(back_end: &BackEnd, drains: bool) {
     } else {
         tracing::info!(%back_end, "the operator gives the back end queries again");
     }
+}
+
+/// The pools of these names, the default one where there are none.
+///
+/// # Errors
+/// A name that no pool has.
+fn pools<'a>(field: &Field, names: &'a [String]) -> Result<Pools, &'a str> {
+    let mut pools = Pools::NONE;
+    for name in names {
+        pools = pools.with(field.pools.iter().position(|pool| pool == name).ok_or(&**name)?);
+    }
+    Ok(if pools.is_empty() { Pools::DEFAULT } else { pools })
 }
 
 fn find(http: &Http, address: &str) -> Result<Arc<BackEnd>, Failure> {

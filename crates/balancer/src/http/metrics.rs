@@ -208,6 +208,24 @@ pub const METRICS: &[Metric] = &[
         malformed
     ),
     front!(
+        "pointsman_balance_ruled_total",
+        "Queries that rules had answered here, or dropped.",
+        "queries",
+        ruled
+    ),
+    Metric {
+        name: "pointsman_balance_rule_met_total",
+        help: "Queries that a rule has decided on, by its name. Rules that are read again go on with their names' counts.",
+        kind: Kind::Counter,
+        unit: "queries",
+        labels: &["rule"],
+        read: |numbers, samples| {
+            for (name, _, met) in numbers.field.load().rules.met() {
+                samples.push([name.into()], met);
+            }
+        },
+    },
+    front!(
         "pointsman_balance_transfers_total",
         "Queries for a zone transfer over TCP, answered REFUSED.",
         "queries",

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use api::{BackEndStatus, BalanceStatus, CacheStatus};
+use api::{BackEndStatus, BalanceStatus, CacheStatus, RuleStatus};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -13,9 +13,10 @@ use super::Http;
 use super::document::Unauthorized;
 use crate::cache::{Cache, CacheNumbers};
 use crate::counters::Cells;
-use crate::field::BackEnd;
+use crate::field::{BackEnd, Field};
 use crate::health::WHOLE;
 use crate::numbers::Numbers;
+use crate::rules::Then;
 
 /// Says that the balancer is alive; needs no token.
 #[utoipa::path(
@@ -74,7 +75,8 @@ pub fn of(numbers: &Numbers) -> BalanceStatus {
         turned_away: numbers.fronts.iter().map(|front| front.turned_away()).sum(),
         retries: numbers.sum(|front| &front.retries),
         cache: numbers.cache.as_ref().map(|cache| of_cache(numbers, cache)),
-        back_ends: field.iter().map(|back_end| of_back_end(back_end, all, now_ns)).collect(),
+        rules: field.rules.met().map(|rule| of_rule(&field, rule)).collect(),
+        back_ends: field.iter().map(|back_end| of_back_end(&field, back_end, all, now_ns)).collect(),
     }
 }
 
@@ -89,12 +91,20 @@ fn of_cache(numbers: &Numbers, cache: &Cache) -> CacheStatus {
     }
 }
 
-fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
+fn of_rule(field: &Field, (name, then, met): (&str, Then, u64)) -> RuleStatus {
+    let (word, is_pool) = (then.word(&field.pools), matches!(then, Then::Pool(_)));
+    let [pool, answer] = [is_pool, !is_pool].map(|is_it| is_it.then(|| word.to_owned()));
+    RuleStatus { name: name.into(), pool, answer, met }
+}
+
+fn of_back_end(field: &Field, back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
     let answered: u64 = back_end.cells.iter().map(Cells::answers).sum();
     let micros = back_end.sum(|cells| &cells.latency_us);
     let lease = lease(back_end, now_ns);
+    let pools = field.pools.iter().enumerate().filter(|(pool, _)| back_end.pools.contains(*pool));
     BackEndStatus {
         address: back_end.address.to_string(),
+        pools: pools.map(|(_, name)| name.clone()).collect(),
         standing: back_end.standing().word().into(),
         weight: back_end.weight,
         turns: f64::from(back_end.share()) / f64::from(WHOLE),

@@ -12,7 +12,7 @@ use dns::{Folded, Query, Rcode};
 use net::udp::DATAGRAM_MAX;
 
 use super::Bench;
-use crate::cache::Asked;
+use crate::cache::{Asked, in_pool};
 use crate::client_address::{ClientAddress, Transport};
 use crate::field::Standing;
 use crate::health::is_failure;
@@ -20,6 +20,7 @@ use crate::lines::place_of;
 use crate::message::{Says, UDP_PAYLOAD, answer, rcode};
 use crate::pending::{Asker, Index, Unmatched, Waiting};
 use crate::picker::Picker;
+use crate::rules::{From, Verdict};
 
 impl Bench {
     /// Takes in what a client has sent.
@@ -29,12 +30,19 @@ impl Bench {
             return self.worker.counters.strangers.add(1);
         }
         let subnet = self.worker.limits.client_address.subnet(client.ip());
-        let (key, question_end, edns) = match Query::read(octets, &mut self.name) {
+        let picker = &self.worker.picker;
+        let (key, question_end, edns, verdict) = match Query::read(octets, &mut self.name) {
             Ok(query) => {
+                let verdict = if picker.rules().is_empty() {
+                    Verdict::Pool(0)
+                } else {
+                    let (client, hash) = (client.ip(), picker.hash_client(client.ip()));
+                    picker.rules().judge(&query, From { client, hash, is_datagram: true, now_ns: now })
+                };
                 if self.worker.cache.is_some() {
                     reuse::key(&query, octets, subnet.as_ref(), &mut self.cache_key);
                 }
-                (self.worker.picker.hash_question(&query), query.head.len(), query.edns)
+                (picker.hash_question(&query), query.head.len(), query.edns, verdict)
             }
             Err(Refusal::Silence) => return self.worker.counters.no_query.add(1),
             Err(refusal) => {
@@ -49,17 +57,28 @@ impl Bench {
                 return;
             }
         };
+        let id = u16::from_be_bytes([octets[0], octets[1]]);
+        let pool = match verdict {
+            Verdict::Pool(pool) => pool,
+            Verdict::Says(says) => {
+                self.worker.counters.ruled.add(1);
+                let length = answer(octets, question_end, edns.as_ref(), id, says, &mut self.room[..]);
+                return self.send_answer(length, client, local);
+            }
+            Verdict::Nothing => return self.worker.counters.ruled.add(1),
+        };
+        in_pool(&mut self.cache_key, pool);
         if let Some(length) = self.find(octets, question_end, edns.as_ref(), now) {
             return self.send_answer(length, client, local);
         }
         let Some(counted_at) = self.clients.take(self.worker.picker.hash_client(client.ip())) else {
             return self.worker.counters.full_client.add(1);
         };
-        let id = u16::from_be_bytes([octets[0], octets[1]]);
         let asker = Asker { client, local, id, counted_at, added: Added::Nothing };
         match self.pending.take(asker, octets, question_end, key) {
             Ok(index) => {
                 let waiting = self.pending.get_mut(index);
+                waiting.pool = pool;
                 waiting.cache_key.extend_from_slice(&self.cache_key);
                 let query = &mut waiting.query;
                 if edns.as_ref().is_some_and(|edns| edns.tcp_keepalive) {
@@ -250,9 +269,9 @@ impl Bench {
     /// Sends a query that no longer waits to another back end, out of what may be sent again unless it `is_free`, or
     /// gives it up.
     fn go_on(&mut self, index: Index, is_free: bool, now: u64) {
-        let tried = self.pending.get(index).tried;
+        let Waiting { pool, tried, .. } = *self.pending.get(index);
         let picker = &self.worker.picker;
-        if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.lines.closed())) {
+        if tried.len() < self.worker.limits.tries && picker.has_others(pool, tried.or(self.lines.closed())) {
             if is_free || picker.may_retry() {
                 return self.dispatch(index, is_free, now);
             }
@@ -277,16 +296,17 @@ impl Bench {
     /// Sends a query to a back end, for the first time or again.
     fn dispatch(&mut self, index: Index, is_free: bool, now: u64) {
         let waiting = self.pending.get(index);
-        let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
+        let (pool, key, client, tried) =
+            (waiting.pool, waiting.key, waiting.asker.client.ip(), waiting.tried);
         let closed = self.lines.closed();
         let (worker, mut passed_over) = (&mut self.worker, tried.or(closed));
         let doubted = passed_over.or(self.doubts.all());
-        if worker.picker.has_others(doubted) {
+        if worker.picker.has_others(pool, doubted) {
             passed_over = doubted;
         }
-        let Some(place) = worker.picker.pick(key, client, passed_over, now, &worker.counters) else {
+        let Some(place) = worker.picker.pick(pool, key, client, passed_over, now, &worker.counters) else {
             let (servfail, has_others) =
-                (Says::Rcode(Rcode::SERVFAIL), worker.picker.has_others(passed_over));
+                (Says::Rcode(Rcode::SERVFAIL), worker.picker.has_others(pool, passed_over));
             let says = if !has_others && !closed.is_empty() {
                 worker.counters.no_socket.add(1);
                 worker.counters.failed.add(1);
@@ -294,7 +314,7 @@ impl Bench {
             } else if !has_others || !tried.is_empty() {
                 worker.counters.failed.add(1);
                 Some(servfail)
-            } else if worker.limits.steers && worker.picker.has_connections(now) {
+            } else if worker.limits.steers && worker.picker.has_connections(pool, now) {
                 worker.counters.steered.add(1);
                 Some(Says::Truncated)
             } else {

@@ -7,7 +7,7 @@ mod status;
 use std::sync::Arc;
 
 use api::Faults;
-use balancer::{Options, Service, measure};
+use balancer::{Options, Server, Service, measure};
 use clap::{Args, Subcommand};
 use net::tls::identity::Identity;
 use tokio::signal::unix::{Signal, SignalKind};
@@ -106,27 +106,28 @@ async fn run(flags: &Flags) -> Result<(), Failure> {
         return session::print(b"ok");
     }
     let log = Log { form, level: tracing::Level::INFO };
-    serve(options, tls, faults, flags.measure_weights, log).await.map_err(|failure| log.end(failure))
+    serve(flags, options, tls, faults, log).await.map_err(|failure| log.end(failure))
 }
 
 /// Balances unless there are faults, by weights that are measured before where they are to be.
 async fn serve(
+    flags: &Flags,
     mut options: Options,
-    renewal: Option<Renewal>,
+    shown: Option<Shown>,
     faults: Faults,
-    measures: bool,
     log: Log,
 ) -> Result<(), Failure> {
     faults.or(())?;
     log.begin();
     // Before the start, so that a signal during it is not lost.
     let (mut stop, hang_up) = (Stop::take()?, supervision::signal(SignalKind::hangup())?);
-    if measures {
+    if flags.measure_weights {
         tokio::select! {
             measured = measure_weights(&mut options, log) => measured?,
             () = stop.wanted() => return Ok(()),
         }
     }
+    let pools = options.pools.clone();
     let service = Service::start(options).await.map_err(|error| Failure::Failed(error.to_string()))?;
     for (what, address) in service.listening() {
         log.tell(&format!("listening on {address} ({what})"));
@@ -134,7 +135,7 @@ async fn serve(
     supervision::ready(log);
     tokio::select! {
         () = stop.wanted() => {}
-        () = renew(renewal, hang_up) => {}
+        () = reload(flags, &pools, shown, &service, hang_up) => {}
     }
     supervision::stopping();
     tracing::info!("stopping");
@@ -144,31 +145,44 @@ async fn serve(
 }
 
 /// What clients are shown over TLS, and where it stands.
-type Renewal = (Arc<Identity>, Files);
+type Shown = (Arc<Identity>, Files);
 
-/// Shows clients what certificate and key have become, at each SIGHUP. It never returns.
-async fn renew(renewal: Option<Renewal>, mut hang_up: Signal) {
-    const INSTEAD: &str =
-        "back ends change over HTTP (pointsman balance add, remove), all else with a restart";
-    let Some((identity, files)) = renewal else {
-        return supervision::nothing_to_reload(hang_up, INSTEAD).await;
-    };
+/// Reads rules, certificate and key again at each SIGHUP: all of it, or nothing where something is wrong. It never returns.
+async fn reload(
+    flags: &Flags,
+    pools: &[String],
+    shown: Option<Shown>,
+    service: &Service,
+    mut hang_up: Signal,
+) {
     loop {
         hang_up.recv().await;
-        match files.read() {
-            Ok(renewed) => {
-                identity.renew(&renewed);
-                tracing::info!("certificate and key are read again; {INSTEAD}");
+        let (rules, mut faults) = config::load_rules(flags, pools);
+        let renewed = shown.as_ref().map(|(_, files)| files.read());
+        let renewed = renewed.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());
+        if let Err(faults) = faults.or(()) {
+            for fault in &faults.faults {
+                tracing::error!(%fault, "nothing is reloaded");
             }
-            Err(fault) => tracing::error!(%fault, "certificate and key go on as they were"),
+            continue;
         }
+        if let (Some((identity, _)), Some(renewed)) = (&shown, &renewed) {
+            identity.renew(renewed);
+        }
+        let count = rules.len();
+        service.replace_rules(rules).await;
+        tracing::info!(
+            rules = count,
+            "rules, certificate and key are read again; back ends change over HTTP (pointsman balance add, remove), all else \
+             with a restart"
+        );
     }
 }
 
 /// Gives each back end the weight that its rate has beside those of others, and says so.
 async fn measure_weights(options: &mut Options, log: Log) -> Result<(), Failure> {
     let mut rates = Vec::new();
-    for (address, _) in &options.back_ends {
+    for Server { address, .. } in &options.back_ends {
         let rate = measure::rate(*address, &options.probing).await.map_err(|cause| {
             Failure::Failed(format!(
                 "the weight of {address} cannot be measured: {cause}; --probe says what is asked, and a weight can be \
@@ -177,7 +191,7 @@ async fn measure_weights(options: &mut Options, log: Log) -> Result<(), Failure>
         })?;
         rates.push(rate);
     }
-    for (((address, weight), measured), rate) in
+    for ((Server { address, weight, .. }, measured), rate) in
         options.back_ends.iter_mut().zip(measure::weights(&rates)).zip(rates)
     {
         *weight = measured;

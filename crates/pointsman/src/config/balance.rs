@@ -1,6 +1,6 @@
 //! The flags of `balance`, one over each key, and from what was given to what the balancer is started with.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,17 +10,18 @@ use balancer::circle;
 use balancer::client_address::ClientAddress;
 use balancer::connections::Onward;
 use balancer::front;
+use balancer::rules::Rule;
 use balancer::watch::{Probing, question};
-use balancer::{Caching, Options};
+use balancer::{Caching, Options, Server};
 use clap::Args;
 use dns::Rtype;
 use net::tls::identity::Identity;
 use routing::Acl;
-use routing::balance::BACK_ENDS_MAX;
 
 use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
 use super::lower::{TOKEN_FILE, apart, at, count, given, is_told, unguarded, without_effect};
+use super::rules;
 use super::spec::{BalanceSpec, Placed, resolve};
 use super::tls::{self, Files};
 use crate::credit_key;
@@ -71,7 +72,7 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     flags.over.read(&mut spec.balance, &mut faults);
     let lowered = lower(spec.balance, &mut faults);
     if flags.measure_weights && !flags.i_may_load_this_server {
-        for (address, _) in &lowered.options.back_ends {
+        for Server { address, .. } in &lowered.options.back_ends {
             if !is_near(address.ip()) {
                 let what = format!("{address} is neither a loopback nor a private address");
                 let expected = "--i-may-load-this-server where its operator agrees to the load";
@@ -82,9 +83,19 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     (lowered, faults)
 }
 
+/// Reads the rules again, and lists everything that is wrong with the file or with them. Pools, by their names, stay as they are.
+pub(crate) fn load_rules(flags: &Flags, pools: &[String]) -> (Vec<Rule>, Faults) {
+    let (mut spec, mut faults) = super::of_file(flags.config.as_deref());
+    flags.over.read(&mut spec.balance, &mut faults);
+    let rules = rules::rules(&spec.balance, pools, &mut faults);
+    (rules, faults)
+}
+
 /// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
 fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
+    let (back_ends, pools) = rules::pools(&spec, faults);
     addresses(&spec, faults);
+    let rules = rules::rules(&spec, &pools, faults);
     let (probe, credit) = (probe(spec.probe.as_ref(), faults), credit(&spec, faults));
     let http = (("http", spec.http.is_some()), "token_file", at(&spec.token_file));
     without_effect([http], faults);
@@ -114,7 +125,9 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     let allow = (!spec.allow.is_empty()).then(|| Acl::new(allow));
     let options = Options {
         listen: spec.listen.iter().map(|placed| placed.value).collect(),
-        back_ends: spec.backend.iter().map(|placed| placed.value).collect(),
+        back_ends,
+        pools,
+        rules,
         policy: given(spec.policy).into(),
         user: spec.user.map(|user| user.value),
         workers: spec.workers.map(|placed| count(placed.value)),
@@ -151,14 +164,7 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
     if spec.backend.is_empty() && !is_told("backend", faults) {
         faults.push(Fault::whole("balance", "there is no back end", "backend (--backend ADDR)"));
     }
-    if let Some(beyond) = spec.backend.get(BACK_ENDS_MAX) {
-        faults.push(beyond.place.fault("there are too many back ends", format!("{BACK_ENDS_MAX} at most")));
-    }
-    let mut seen = HashSet::new();
-    for Placed { value: (address, _), place } in &spec.backend {
-        if !seen.insert(*address) {
-            faults.push(place.fault(format!("backend has {address} twice"), "each server once"));
-        }
+    for Placed { value: (address, _), place } in rules::all(spec) {
         if circle::is_nowhere(*address) {
             let what = format!("{address} in backend is no server's address");
             faults.push(place.fault(what, "the address and port of one name server"));
@@ -183,7 +189,8 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
         }
     }
     for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.port() != 0) {
-        for back_end in seen.iter().filter(|back_end| circle::leads_to(*value, **back_end)) {
+        let back_ends: BTreeSet<SocketAddr> = rules::all(spec).map(|placed| placed.value.0).collect();
+        for back_end in back_ends.iter().filter(|back_end| circle::leads_to(*value, **back_end)) {
             let what = if back_end == value {
                 format!("{value} is in listen and in backend: queries would go round in a circle")
             } else {
@@ -311,7 +318,10 @@ mod tests {
                     timeout = \"250 ms\"\n";
         let file = lowered(text, &[]).expect("it is right").options;
         let at = |text: &str| text.parse().expect("an address");
-        assert_eq!(file.back_ends, [(at("192.0.2.1:53"), 1), (at("[2001:db8::1]:5300"), 3)]);
+        let weights = |options: &Options| -> Vec<(SocketAddr, u32)> {
+            options.back_ends.iter().map(|server| (server.address, server.weight)).collect()
+        };
+        assert_eq!(weights(&file), [(at("192.0.2.1:53"), 1), (at("[2001:db8::1]:5300"), 3)]);
         assert_eq!((file.policy.as_str(), file.timeout.as_millis(), file.tries), ("p2c", 250, 2));
         assert_eq!(file.allow, None, "everybody may ask");
         let flags = [
@@ -328,7 +338,7 @@ mod tests {
         ];
         let over = lowered(text, &flags).expect("it is right");
         assert!(over.form == Form::Json && over.options.policy == "wrr");
-        assert_eq!(over.options.back_ends, [(at("192.0.2.7:53"), 1), (at("192.0.2.8:53"), 2)]);
+        assert_eq!(weights(&over.options), [(at("192.0.2.7:53"), 1), (at("192.0.2.8:53"), 2)]);
         let allow = ["10.0.0.0/8", "192.0.2.1/32"].map(|text| text.parse().expect("a prefix"));
         assert_eq!(over.options.allow, Some(Acl::new(allow.to_vec())));
     }
@@ -362,8 +372,8 @@ mod tests {
             "/etc/p.toml:7:11: timeout is \"1 h\"; expected a time from 1 ms to 30 s",
             "--tries: tries is \"0\"; expected a whole number from 1 to 8",
             "/etc/p.toml:4:25: backend has 192.0.2.1:53 twice; expected each server once",
-            "/etc/p.toml:4:56: 192.0.2.3:0 in backend is no server's address; expected the address and port of one",
             "/etc/p.toml:4:71: backend has 192.0.2.1:53 twice; expected each server once",
+            "/etc/p.toml:4:56: 192.0.2.3:0 in backend is no server's address; expected the address and port of one",
             "/etc/p.toml:3:27: listen has 0.0.0.0:53 and 192.0.2.1:53, one of which has the other within it",
             "/etc/p.toml:3:11: 192.0.2.1:53 is in listen and in backend",
         ];
@@ -553,7 +563,8 @@ mod tests {
         let setting =
             |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
         let settings: Vec<String> = part.lines().filter_map(setting).collect();
-        assert_eq!(settings.len(), BALANCE.keys.len());
+        let below = settings.iter().position(|setting| setting.starts_with("[[")).expect("pools and rules");
+        assert_eq!(below, BALANCE.keys.len());
         let text = format!("version = \"v1\"\n[balance]\n{}\n", settings.join("\n"));
         // Key, token and certificate are read, and are not there.
         let found = lowered(&text, &[]).expect_err("no such files");
@@ -576,6 +587,7 @@ mod tests {
         ]
         .iter()
         .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
-        assert_eq!(lowered(&text, &[]).expect("what the template shows is right").options.back_ends.len(), 2);
+        let options = lowered(&text, &[]).expect("what the template shows is right").options;
+        assert_eq!([options.back_ends.len(), options.pools.len(), options.rules.len()], [3, 2, 2]);
     }
 }

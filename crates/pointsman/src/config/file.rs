@@ -11,7 +11,8 @@ use toml::de::{DeTable, DeValue};
 use super::keys::{self, Key, Section};
 use super::kind::{Given, Kind, described, one_of};
 use super::spec::{
-    PartitionSpec, Place, Placed, Present, PrimarySpec, ProbeSpec, SecondarySpec, Spec, ViewSpec,
+    BalanceSpec, PartitionSpec, Place, Placed, PoolSpec, Present, PrimarySpec, ProbeSpec, RuleSpec,
+    SecondarySpec, Spec, ViewSpec,
 };
 
 /// Reads the text of the file at `path` into `spec`, over what is there, and adds what is wrong to `faults`
@@ -131,7 +132,7 @@ impl Reader {
                     self.wrong(value.span().start, "reverse", &described(other), "a heading [reverse]");
                 }
                 (None, DeValue::Table(table)) if name.get_ref() == keys::BALANCE.name => {
-                    self.table(table, &keys::BALANCE, &mut spec.balance);
+                    self.balance(table, &mut spec.balance);
                 }
                 (None, other) if name.get_ref() == keys::BALANCE.name => {
                     self.wrong(value.span().start, "balance", &described(other), "a heading [balance]");
@@ -153,6 +154,17 @@ impl Reader {
     fn table<S>(&mut self, table: &DeTable<'_>, section: &Section<S>, spec: &mut S) {
         for (name, value) in table {
             self.key(name, value, section, &[], spec);
+        }
+    }
+
+    /// The keys of the balancer, and the headings below its own.
+    fn balance(&mut self, table: &DeTable<'_>, spec: &mut BalanceSpec) {
+        for (name, value) in table {
+            match &**name.get_ref() {
+                "pool" => spec.pool = self.headings(value, &keys::POOL, PoolSpec::at),
+                "rule" => spec.rule = self.headings(value, &keys::RULE, RuleSpec::at),
+                _ => self.key(name, value, &keys::BALANCE, &["pool", "rule"], spec),
+            }
         }
     }
 

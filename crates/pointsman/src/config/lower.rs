@@ -266,6 +266,18 @@ pub(super) fn without_effect<'a>(
     }
 }
 
+/// Finds the first of too many.
+pub(super) fn at_most<'a>(
+    most: usize,
+    what: &str,
+    mut places: impl Iterator<Item = &'a Place>,
+    faults: &mut Faults,
+) {
+    if let Some(place) = places.nth(most) {
+        faults.push(place.fault(format!("there are more than {most} {what}"), "fewer"));
+    }
+}
+
 /// Where a value was given; `None` for a default.
 pub(super) fn at<'a, T: 'a>(value: impl IntoIterator<Item = &'a Placed<T>>) -> Option<&'a Place> {
     value.into_iter().next().map(|placed| &placed.place).filter(|place| **place != Place::Default)

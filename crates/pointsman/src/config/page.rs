@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use super::control::keys::{CONTROL, SERVER as CONTROL_SERVER, SOURCE};
 use super::keys::{
-    BALANCE, Default, Key, PARTITION, PRIMARY, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, Section, VIEW,
+    BALANCE, Default, Key, PARTITION, POOL, PRIMARY, PROBE, REVERSE, RULE, SECONDARY, SECTIONS, SERVER,
+    Section, VIEW,
 };
 
 /// The longest line of the template's comments, in characters.
@@ -92,6 +93,30 @@ pub(crate) fn template() -> String {
     for key in BALANCE.keys {
         template_key(&mut text, key);
     }
+    text += "\n";
+    comment(&mut text, POOL.about);
+    text += "#[[balance.pool]]\n";
+    for key in POOL.keys {
+        heading_key(&mut text, key);
+    }
+    text += "\n";
+    comment(&mut text, RULE.about);
+    text += "#[[balance.rule]]\n";
+    for key in RULE.keys {
+        match key.name {
+            // What is uncommented must be right, and there is no such file.
+            "names_files" => {
+                template_key(&mut text, key);
+                let line = text.trim_end().rfind('\n').map_or(0, |end| end + 2);
+                text.insert(line, ' ');
+                continue;
+            }
+            // Beside a pool it would contradict.
+            "answer" => text += "\n#[[balance.rule]]\n#name = \"any\"\n#types = [\"ANY\"]\n",
+            _ => {}
+        }
+        heading_key(&mut text, key);
+    }
     text
 }
 
@@ -113,7 +138,7 @@ pub(super) fn manual() -> String {
          `[reverse]` and `[balance]`, all else is for `serve`.\n\
          Whichever reads the file lists wrong keys and values in all of it; what contradicts another key, and what is\n\
          wrong within a text such as `ttl`, only of its own. Theirs are read at start only: SIGHUP\n\
-         changes nothing, but that `balance` reads its certificate and key again.\n\n\
+         changes nothing, but that `balance` reads its rules, certificate and key again.\n\n\
          This page is written from the declarations of the keys.\n",
     );
     manual_section(&mut text, &SERVER, "## Above all headings");
@@ -130,6 +155,8 @@ pub(super) fn manual() -> String {
              are not imported.\n";
     manual_section(&mut text, &REVERSE, "## `[reverse]`");
     manual_section(&mut text, &BALANCE, "## `[balance]`");
+    manual_section(&mut text, &POOL, "## `[[balance.pool]]`");
+    manual_section(&mut text, &RULE, "## `[[balance.rule]]`");
     text
 }
 

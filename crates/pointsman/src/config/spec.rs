@@ -197,6 +197,59 @@ pub(crate) struct BalanceSpec {
     pub(crate) token_file: Option<Placed<PathBuf>>,
     pub(crate) user: Option<Placed<String>>,
     pub(crate) log: Option<Placed<&'static str>>,
+    pub(crate) pool: Vec<PoolSpec>,
+    pub(crate) rule: Vec<RuleSpec>,
+}
+
+/// Further back ends of a balancer.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolSpec {
+    /// Where the pool as a whole was given.
+    pub(crate) place: Place,
+    pub(crate) given: Present,
+    pub(crate) name: Option<Placed<String>>,
+    pub(crate) backend: Vec<Placed<(SocketAddr, u32)>>,
+}
+
+impl PoolSpec {
+    /// A pool of which nothing is known yet.
+    pub(crate) fn at(place: Place, given: Present) -> PoolSpec {
+        PoolSpec { place, given, name: None, backend: Vec::new() }
+    }
+}
+
+/// Which queries a pool takes, or what they have for an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleSpec {
+    /// Where the rule as a whole was given.
+    pub(crate) place: Place,
+    pub(crate) given: Present,
+    pub(crate) name: Option<Placed<String>>,
+    pub(crate) names: Vec<Placed<Folded>>,
+    pub(crate) names_files: Vec<Placed<PathBuf>>,
+    pub(crate) types: Vec<Placed<String>>,
+    pub(crate) clients: Vec<Placed<Prefix>>,
+    pub(crate) per_second: Option<Placed<u64>>,
+    pub(crate) pool: Option<Placed<String>>,
+    pub(crate) answer: Option<Placed<&'static str>>,
+}
+
+impl RuleSpec {
+    /// A rule of which nothing is known yet.
+    pub(crate) fn at(place: Place, given: Present) -> RuleSpec {
+        RuleSpec {
+            place,
+            given,
+            name: None,
+            names: Vec::new(),
+            names_files: Vec::new(),
+            types: Vec::new(),
+            clients: Vec::new(),
+            per_second: None,
+            pool: None,
+            answer: None,
+        }
+    }
 }
 
 /// One secondary, or several alike.

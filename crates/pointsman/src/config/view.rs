@@ -7,7 +7,8 @@ use api::Faults;
 use nameserver::zone::{ADDRESSES_MAX, NAMED_MAX, VIEWS_MAX, View};
 
 use super::keys::VIEW;
-use super::spec::{Place, Placed, ViewSpec};
+use super::lower::at_most;
+use super::spec::{Placed, ViewSpec};
 
 /// Lowers the views, and adds what is wrong with them to `faults`.
 pub(super) fn lower(specs: &[ViewSpec], faults: &mut Faults) -> Vec<View> {
@@ -68,11 +69,4 @@ fn zones(spec: &ViewSpec, faults: &mut Faults) -> Vec<Vec<u8>> {
         }
     }
     zones
-}
-
-/// Finds the first of too many.
-fn at_most<'a>(most: usize, what: &str, mut places: impl Iterator<Item = &'a Place>, faults: &mut Faults) {
-    if let Some(place) = places.nth(most) {
-        faults.push(place.fault(format!("there are more than {most} {what}"), "fewer"));
-    }
 }

@@ -20,6 +20,9 @@ pub(super) struct Add {
     /// Its weight, for policies that have weights
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     weight: u32,
+    /// A pool that it is in, of those in the balancer's configuration; the default one where none is given
+    #[arg(long, value_name = "NAME")]
+    pool: Vec<String>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -36,7 +39,7 @@ pub(super) struct Named {
 
 impl Add {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let new = NewBackEnd { address: self.address.to_string(), weight: self.weight };
+        let new = NewBackEnd { address: self.address.to_string(), weight: self.weight, pools: self.pool };
         let mut call = Call::new(Method::POST, "/v1/backends");
         call.body = Some(Body::json(&new));
         self.connection.begin()?.show(call, shown).await

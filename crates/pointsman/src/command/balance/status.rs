@@ -6,8 +6,9 @@ use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use api::{BackEndStatus, BalanceStatus, CacheStatus};
+use api::{BackEndStatus, BalanceStatus, CacheStatus, RuleStatus};
 use clap::Args;
+use comfy_table::Table;
 
 use super::Connection;
 use crate::command::status::uptime;
@@ -95,8 +96,27 @@ fn shown(status: BalanceStatus) -> String {
     if let Some(cache) = status.cache {
         line("cache", cached(&cache));
     }
+    if !status.rules.is_empty() {
+        text.push('\n');
+        text += &session::lines(rules(&status.rules));
+        text.push('\n');
+    }
     text.push('\n');
     text + &table(&status.back_ends)
+}
+
+/// The rules, a line each.
+fn rules(rules: &[RuleStatus]) -> Table {
+    let mut table = session::table(&["RULE", "QUERIES", "BECOMES"]);
+    for RuleStatus { name, pool, answer, met } in rules {
+        let becomes = pool.as_ref().map(|pool| format!("of the pool {pool}"));
+        table.add_row([
+            name.clone(),
+            met.to_string(),
+            becomes.or_else(|| answer.clone()).unwrap_or_default(),
+        ]);
+    }
+    table
 }
 
 /// What the threads go by, and how many where they differ.
@@ -120,9 +140,10 @@ fn cached(cache: &CacheStatus) -> String {
 
 /// The back ends, a line each.
 pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
-    let mut table = session::table(&[
-        "BACK END",
-        "STANDING",
+    // Where all are in one pool, nobody asks which.
+    let is_split = back_ends.windows(2).any(|both| both[0].pools != both[1].pools);
+    let pools = is_split.then_some("POOLS");
+    let headings = ["BACK END", "STANDING"].into_iter().chain(pools).chain([
         "SHARE",
         "SENT",
         "ANSWERED",
@@ -134,15 +155,16 @@ pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
         "QUEUE",
         "MEAN",
     ]);
+    let mut table = session::table(&headings.collect::<Vec<_>>());
     let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} ms"));
     for back_end in back_ends {
-        table.add_row([
-            back_end.address.clone(),
-            match (back_end.standing.as_str(), back_end.turns) {
-                // Who is not up has none at all.
-                ("up", turns) if turns < 1.0 => format!("up, {:.0} % of its turns", turns * 100.0),
-                (standing, _) => standing.to_owned(),
-            },
+        let standing = match (back_end.standing.as_str(), back_end.turns) {
+            // Who is not up has none at all.
+            ("up", turns) if turns < 1.0 => format!("up, {:.0} % of its turns", turns * 100.0),
+            (standing, _) => standing.to_owned(),
+        };
+        let pools = is_split.then(|| back_end.pools.join(", "));
+        table.add_row([back_end.address.clone(), standing].into_iter().chain(pools).chain([
             format!("{:.1} %", back_end.share * 100.0),
             back_end.sent.to_string(),
             back_end.answered.to_string(),
@@ -153,7 +175,7 @@ pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
             back_end.credit.map_or_else(|| "-".into(), |credit| credit.to_string()),
             ms(back_end.queue_delay_milliseconds),
             ms(back_end.mean_milliseconds),
-        ]);
+        ]));
     }
     let mut text = session::lines(table);
     for back_end in back_ends.iter().filter(|back_end| back_end.unsigned > 0) {
@@ -207,6 +229,9 @@ mod tests {
         assert_eq!(steps(&several), ", at the step credit (1 thread), latency (2 threads)");
         let wrong = BackEndStatus { address: "192.0.2.2:53".into(), unsigned: 3, ..BackEndStatus::default() };
         assert!(table(&[wrong]).ends_with("\n192.0.2.2:53: reports with another key: 3"));
+        let of_pool = |pool: &str| BackEndStatus { pools: vec![pool.into()], ..BackEndStatus::default() };
+        assert!(!table(&[of_pool("default"), of_pool("default")]).contains("POOLS"));
+        assert!(table(&[of_pool("default"), of_pool("corp")]).contains("corp"));
         let down = BackEndStatus { standing: "down".into(), turns: 0.25, ..BackEndStatus::default() };
         assert!(!table(&[down]).contains("of its turns"), "it has none");
         for part in ["192.0.2.1:53", "up, 25 % of its turns", "50.0 %", " 7 ", "1.2 ms"] {

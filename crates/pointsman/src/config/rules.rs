@@ -1,0 +1,403 @@
+//! Pools of back ends and rules of `pointsman balance`: from what was given to what the balancer goes by.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use api::file::{WRITTEN_MAX, read_text};
+use api::{Fault, Faults};
+use balancer::Server;
+use balancer::field::{DEFAULT_POOL, POOLS_MAX, Pools};
+use balancer::rules::{NAMES_MAX, PREFIXES_MAX, RULES_MAX, Rule, Then};
+use dns::Rtype;
+use routing::balance::BACK_ENDS_MAX;
+
+use super::keys::{POOL, RULE};
+use super::lower::at_most;
+use super::spec::{BalanceSpec, Placed, PoolSpec, RuleSpec, resolve};
+
+/// The longest name of a pool or rule, in octets.
+const NAME_MAX: usize = 63;
+
+/// The back ends of all pools, each once, and the pools' names, by their numbers.
+pub(super) fn pools(spec: &BalanceSpec, faults: &mut Faults) -> (Vec<Server>, Vec<String>) {
+    let (mut servers, mut names) = (Servers::default(), vec![DEFAULT_POOL.to_owned()]);
+    servers.add(0, &spec.backend, faults);
+    at_most(POOLS_MAX - 1, "pools", spec.pool.iter().map(|pool| &pool.place), faults);
+    for pool in spec.pool.iter().take(POOLS_MAX - 1) {
+        POOL.required(&pool.given, &pool.place, faults);
+        let name = pool.name.as_ref().filter(|name| is_own(name, &names, faults));
+        // Also one without a good name has its number, so that its back ends are looked at.
+        names.push(name.map_or_else(String::new, |name| name.value.clone()));
+        servers.add(names.len() - 1, &pool.backend, faults);
+    }
+    let beyond = all(spec).filter(|placed| servers.is_beyond(placed.value.0)).map(|placed| &placed.place);
+    if let Some(place) = beyond.into_iter().next() {
+        faults.push(place.fault("there are too many back ends", format!("{BACK_ENDS_MAX} at most")));
+    }
+    (servers.servers, names)
+}
+
+/// All back ends that are given, also such as are given twice.
+pub(super) fn all(spec: &BalanceSpec) -> impl Iterator<Item = &Placed<(SocketAddr, u32)>> {
+    spec.backend.iter().chain(spec.pool.iter().flat_map(|pool: &PoolSpec| &pool.backend))
+}
+
+/// The rules, with names from their files; `pools` are the names of pools, by their numbers.
+pub(super) fn rules(spec: &BalanceSpec, pools: &[String], faults: &mut Faults) -> Vec<Rule> {
+    let (mut rules, mut known, mut for_all) = (Vec::new(), Vec::new(), None);
+    let mut left = NAMES_MAX;
+    at_most(RULES_MAX, "rules", spec.rule.iter().map(|rule| &rule.place), faults);
+    let prefixes = spec.rule.iter().flat_map(|rule| &rule.clients).map(|prefix| &prefix.place);
+    at_most(PREFIXES_MAX, "networks of clients in rules", prefixes, faults);
+    for given in spec.rule.iter().take(RULES_MAX) {
+        RULE.required(&given.given, &given.place, faults);
+        if let Some(before) = &for_all {
+            let what = format!("no query comes to the rule: {before} is for all of them");
+            faults.push(given.place.fault(what, "a rule with conditions above it, or this one before it"));
+        }
+        let name = given.name.as_ref().filter(|name| is_own(name, &known, faults));
+        let name = name.map_or_else(String::new, |name| name.value.clone());
+        known.push(name.clone());
+        let (names, types, then) =
+            (names(given, &mut left, faults), types(given, faults), then(given, pools, faults));
+        let Some(then) = then else { continue };
+        let rule = Rule {
+            name,
+            names,
+            types,
+            clients: given.clients.iter().map(|prefix| prefix.value).collect(),
+            // The key's range ends below.
+            per_second: given.per_second.as_ref().map(|rate| u32::try_from(rate.value).unwrap_or(u32::MAX)),
+            then,
+        };
+        if given.is_for_all() && then != Then::Truncated {
+            for_all = Some(format!("the rule {}", rule.name));
+        }
+        rules.push(rule);
+    }
+    rules
+}
+
+/// Back ends, each with all pools that it is in.
+#[derive(Default)]
+struct Servers {
+    servers: Vec<Server>,
+    places: HashMap<SocketAddr, usize>,
+}
+
+impl Servers {
+    fn add(&mut self, pool: usize, given: &[Placed<(SocketAddr, u32)>], faults: &mut Faults) {
+        let mut here = HashSet::new();
+        for Placed { value: (address, weight), place } in given {
+            if !here.insert(*address) {
+                faults.push(place.fault(format!("backend has {address} twice"), "each server once"));
+                continue;
+            }
+            let next = self.servers.len();
+            let at = *self.places.entry(*address).or_insert(next);
+            if at == next {
+                self.servers.push(Server { address: *address, weight: *weight, pools: Pools::NONE });
+            }
+            let server = &mut self.servers[at];
+            if server.weight != *weight {
+                let what =
+                    format!("{address} has the weight {weight} here and {} in another pool", server.weight);
+                faults.push(place.fault(what, "one weight in all pools"));
+            }
+            server.pools = server.pools.with(pool);
+        }
+    }
+
+    /// Whether it is none of those that a balancer may have.
+    fn is_beyond(&self, address: SocketAddr) -> bool {
+        self.places.get(&address).is_some_and(|place| *place >= BACK_ENDS_MAX)
+    }
+}
+
+impl RuleSpec {
+    /// Whether it has no conditions.
+    fn is_for_all(&self) -> bool {
+        let conditions = ["names", "names_files", "types", "clients", "per_second"];
+        conditions.into_iter().all(|condition| self.given.lacks(condition))
+    }
+}
+
+/// Whether it is a name, and none of these.
+fn is_own(name: &Placed<String>, others: &[String], faults: &mut Faults) -> bool {
+    let Placed { value, place } = name;
+    let is_plain = value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    if value.len() > NAME_MAX || !is_plain {
+        let expected = format!("at most {NAME_MAX} letters, digits, '-' or '_'");
+        faults.push(place.fault(format!("name is {value:?}"), expected));
+        return false;
+    }
+    if others.contains(value) {
+        faults.push(place.fault(format!("there is {value} already"), "another name"));
+        return false;
+    }
+    true
+}
+
+/// The names that a rule is for, also where its files have none now; `left` is how many rules may still have.
+fn names(spec: &RuleSpec, left: &mut usize, faults: &mut Faults) -> Option<Vec<Vec<u8>>> {
+    let mut names: Vec<Vec<u8>> = spec.names.iter().map(|name| name.value.wire().to_vec()).collect();
+    for file in &spec.names_files {
+        names.extend(from_file(file, faults));
+    }
+    match left.checked_sub(names.len()) {
+        Some(rest) => *left = rest,
+        None => {
+            let place = spec.names_files.first().map_or(&spec.place, |file| &file.place);
+            faults.push(place.fault("the rules have too many names", format!("{NAMES_MAX} at most")));
+            (*left, names) = (0, Vec::new());
+        }
+    }
+    let is_given = !spec.given.lacks("names") || !spec.given.lacks("names_files");
+    is_given.then_some(names)
+}
+
+/// The names of a file, one a line.
+fn from_file(file: &Placed<PathBuf>, faults: &mut Faults) -> Vec<Vec<u8>> {
+    const EXPECTED: &str = "a name a line, such as ads.example.com";
+    let path = resolve(file);
+    let text = match read_text(&path, WRITTEN_MAX, EXPECTED) {
+        Ok(text) => text,
+        Err(fault) => {
+            faults.push(fault);
+            return Vec::new();
+        }
+    };
+    let mut names = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let given = text.split('#').next().unwrap_or_default();
+        let name = given.trim();
+        if name.is_empty() {
+            continue;
+        }
+        match dns::name::folded_from_text(name) {
+            Ok(name) => names.push(name),
+            Err(_) => {
+                let column = 1 + (given.len() - given.trim_start().len()) as u32;
+                faults.push(Fault::at(
+                    path.to_string_lossy(),
+                    line,
+                    column,
+                    format!("{name:?} is no name"),
+                    EXPECTED,
+                ));
+            }
+        }
+    }
+    names
+}
+
+fn types(spec: &RuleSpec, faults: &mut Faults) -> Vec<Rtype> {
+    let mut types = Vec::new();
+    for Placed { value, place } in &spec.types {
+        match value.parse() {
+            Ok(rtype) => types.push(rtype),
+            Err(_) => {
+                faults.push(
+                    place.fault(format!("types has {value:?}"), "a type of records, such as A or TYPE65"),
+                );
+            }
+        }
+    }
+    types
+}
+
+/// What becomes of a rule's queries; `None` with at least one fault.
+fn then(spec: &RuleSpec, pools: &[String], faults: &mut Faults) -> Option<Then> {
+    let either = "a pool or an answer";
+    match (&spec.pool, &spec.answer) {
+        (Some(_), Some(answer)) => {
+            faults.push(answer.place.fault("the rule has a pool and an answer", "one of them"));
+            None
+        }
+        (Some(Placed { value, place }), None) => {
+            let number = pools.iter().position(|pool| pool == value);
+            if number.is_none() {
+                let known: Vec<&str> =
+                    pools.iter().map(|pool| &**pool).filter(|pool| !pool.is_empty()).collect();
+                faults.push(place.fault(format!("there is no pool {value:?}"), super::kind::one_of(&known)));
+            }
+            number.map(Then::Pool)
+        }
+        (None, Some(answer)) => Some(match answer.value {
+            "nxdomain" => Then::Nxdomain,
+            "nodata" => Then::Nodata,
+            "truncated" => Then::Truncated,
+            "nothing" => Then::Nothing,
+            _ => Then::Refused,
+        }),
+        (None, None) => {
+            if spec.given.lacks("pool") && spec.given.lacks("answer") {
+                faults.push(spec.place.fault("the rule says not what becomes of queries", either));
+            }
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{defaults, file};
+    use balancer::rules::Rule;
+    use std::fs;
+    use std::path::Path;
+
+    type Read = (Vec<Server>, Vec<String>, Vec<Rule>);
+
+    /// Reads what stands below a `[balance]` with two back ends, in a file of this folder.
+    fn read(folder: &Path, text: &str) -> Result<Read, String> {
+        let (mut faults, mut spec) = (Faults::default(), defaults());
+        let head = "version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\", \"192.0.2.2=3\"]\n";
+        file::read(&folder.join("p.toml"), &format!("{head}{text}"), &mut spec, &mut faults);
+        let (servers, names) = pools(&spec.balance, &mut faults);
+        let rules = rules(&spec.balance, &names, &mut faults);
+        faults.or((servers, names, rules)).map_err(|faults| faults.to_string())
+    }
+
+    #[test]
+    fn rules_are_read_with_their_pools_and_files() {
+        let folder = std::env::temp_dir().join(format!("pointsman-rules-{}", std::process::id()));
+        fs::create_dir(&folder).expect("there is room for temporary folders");
+        fs::write(folder.join("block.txt"), "# all of these\n\n Ads.example # and below\ntrack.example.\n")
+            .expect("the folder is ours");
+        fs::write(folder.join("none.txt"), "# nothing now\n").expect("the folder is ours");
+        let text = "[[balance.pool]]\nname = \"corp\"\nbackend = [\"192.0.2.2=3\", \"192.0.2.9\"]\n\
+                    [[balance.rule]]\nname = \"ours\"\nnames = [\"corp.example\"]\nclients = [\"10.0.0.0/8\"]\npool = \"corp\"\n\
+                    [[balance.rule]]\nname = \"ads\"\nnames = [\"more.example\"]\nnames_files = [\"block.txt\"]\nanswer = \"nxdomain\"\n\
+                    [[balance.rule]]\nname = \"empty\"\nnames_files = [\"none.txt\"]\nanswer = \"refused\"\n\
+                    [[balance.rule]]\nname = \"often\"\ntypes = [\"ANY\", \"TYPE65\"]\nper_second = 5\nanswer = \"truncated\"\n";
+        let found = read(&folder, text);
+        fs::remove_dir_all(&folder).expect("it is ours");
+        let (servers, names, rules) = found.expect("it is right");
+        let both = Pools::DEFAULT.with(1);
+        let expected = [
+            ("192.0.2.1:53", 1, Pools::DEFAULT),
+            ("192.0.2.2:53", 3, both),
+            ("192.0.2.9:53", 1, Pools::NONE.with(1)),
+        ];
+        let server = |(address, weight, pools): (&str, u32, Pools)| Server {
+            address: address.parse().expect("an address"),
+            weight,
+            pools,
+        };
+        assert_eq!(servers, expected.map(server));
+        assert_eq!(names, ["default", "corp"]);
+        let wire = |name| dns::name::folded_from_text(name).expect("a name");
+        let rule = |name: &str, then| Rule {
+            name: name.into(),
+            names: None,
+            types: Vec::new(),
+            clients: Vec::new(),
+            per_second: None,
+            then,
+        };
+        let expected = [
+            Rule {
+                names: Some(vec![wire("corp.example")]),
+                clients: vec!["10.0.0.0/8".parse().expect("a prefix")],
+                ..rule("ours", Then::Pool(1))
+            },
+            Rule {
+                names: Some(["more.example", "ads.example", "track.example"].map(wire).to_vec()),
+                ..rule("ads", Then::Nxdomain)
+            },
+            Rule { names: Some(Vec::new()), ..rule("empty", Then::Refused) },
+            Rule {
+                types: vec![Rtype::ANY, Rtype::from_int(65)],
+                per_second: Some(5),
+                ..rule("often", Then::Truncated)
+            },
+        ];
+        assert_eq!(rules, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_with_pools_and_rules_is_listed() {
+        let folder = std::env::temp_dir().join(format!("pointsman-wrong-rules-{}", std::process::id()));
+        fs::create_dir(&folder).expect("there is room for temporary folders");
+        fs::write(folder.join("block.txt"), "good.example\n  a..b\n").expect("the folder is ours");
+        let told = |text: &str| {
+            let found = read(&folder, text).expect_err("something is wrong");
+            let here = format!("{}/", folder.display());
+            found.lines().map(|line| line.replacen(&here, "", 1)).collect::<Vec<_>>()
+        };
+        let pool = |more: &str| format!("[[balance.pool]]\n{more}\n");
+        let rule = |more: &str| format!("[[balance.rule]]\nname = \"a\"\n{more}\n");
+        for (text, expected) in [
+            (pool("name = \"x\""), "p.toml:4:1: the balance.pool has no backend"),
+            (pool("backend = [\"192.0.2.3\"]"), "p.toml:4:1: the balance.pool has no name"),
+            (pool("name = \"default\"\nbackend = [\"192.0.2.3\"]"), "p.toml:5:8: there is default already"),
+            (
+                pool("name = \"a b\"\nbackend = [\"192.0.2.3\"]"),
+                "p.toml:5:8: name is \"a b\"; expected at most 63",
+            ),
+            (
+                pool("name = \"x\"\nbackend = [\"192.0.2.2\"]"),
+                "p.toml:6:12: 192.0.2.2:53 has the weight 1 here and 3 in another pool",
+            ),
+            (
+                pool("name = \"x\"\nbackend = [\"192.0.2.3\", \"192.0.2.3:53\"]"),
+                "p.toml:6:25: backend has 192.0.2.3:53 twice",
+            ),
+            (
+                rule("types = [\"ANY\"]"),
+                "p.toml:4:1: the rule says not what becomes of queries; expected a pool or",
+            ),
+            (rule("answer = \"no\""), "p.toml:6:10: answer is \"no\"; expected refused, nxdomain,"),
+            (
+                rule("answer = \"refused\"\npool = \"default\""),
+                "p.toml:6:10: the rule has a pool and an answer; expected one of them",
+            ),
+            (rule("pool = \"corp\""), "p.toml:6:8: there is no pool \"corp\"; expected default"),
+            (
+                rule("types = [\"NONE\"]\npool = \"default\""),
+                "p.toml:6:10: types has \"NONE\"; expected a type",
+            ),
+            (
+                rule("per_second = 0\npool = \"default\""),
+                "p.toml:6:14: per_second is the number 0; expected a whole",
+            ),
+            (
+                rule(
+                    "answer = \"refused\"\n[[balance.rule]]\nname = \"a\"\nanswer = \"nodata\"\ntypes = [\"A\"]",
+                ),
+                "p.toml:7:1: no query comes to the rule: the rule a is for all of them;|p.toml:8:8: there is a already",
+            ),
+            (
+                rule("names_files = [\"block.txt\", \"missing.txt\"]\nanswer = \"nodata\""),
+                "block.txt:2:3: \"a..b\" is no name; expected a name a line|missing.txt: it cannot be read",
+            ),
+            (
+                rule("speed = 1\npool = \"default\""),
+                "p.toml:6:1: unknown key speed in balance.rule; expected name, names,",
+            ),
+            (
+                "rule = 7\n".into(),
+                "p.toml:4:8: balance.rule is the number 7; expected headings [[balance.rule]]",
+            ),
+        ] {
+            let (told, expected): (_, Vec<&str>) = (told(&text), expected.split('|').collect());
+            let are_same = told.len() == expected.len()
+                && told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
+            assert!(are_same, "{text}: {told:#?}");
+        }
+        let many = |count, text: &dyn Fn(usize) -> String| (0..count).map(text).collect::<String>();
+        let rules = many(RULES_MAX + 1, &|n| {
+            format!("[[balance.rule]]\nname = \"r{n}\"\ntypes = [\"A\"]\npool = \"default\"\n")
+        });
+        assert!(told(&rules)[0].ends_with("there are more than 64 rules; expected fewer"));
+        let pools =
+            many(POOLS_MAX, &|n| format!("[[balance.pool]]\nname = \"p{n}\"\nbackend = [\"192.0.2.1\"]\n"));
+        assert!(told(&pools)[0].ends_with("there are more than 31 pools; expected fewer"));
+        let servers: Vec<String> = (0..63).map(|last| format!("\"198.51.100.{last}\"")).collect();
+        let beyond = pool(&format!("name = \"x\"\nbackend = [{}]", servers.join(", ")));
+        assert!(told(&beyond)[0].ends_with("there are too many back ends; expected 64 at most"));
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}
