@@ -69,8 +69,8 @@ fn the_manual_is_fresh() {
          `reverse status` asks at `--http`, else at `POINTSMAN_REVERSE`.\n\
          `serve` reads nothing from the environment but `NOTIFY_SOCKET`, for systemd (`Type=notify`), and with a store in\n\
          PostgreSQL what its URL leaves open (`PGPORT`, `PGUSER` and others of libpq's, `~/.pgpass`); it ends cleanly\n\
-         on SIGTERM and SIGINT, and imports its files again on SIGHUP. `reverse`, `balance`, `agent` and `control` have\n\
-         nothing to reload: they say so on SIGHUP, and go on.\n\n\
+         on SIGTERM and SIGINT, and imports its files again on SIGHUP. `balance` reads rules,\n\
+         certificate and key again; `reverse`, `agent` and `control` have nothing to reload: they say so on SIGHUP, and go on.\n\n\
          This page is written from the declarations of the commands.\n",
     );
     for (name, mut command) in commands() {

@@ -155,6 +155,11 @@ async fn reload(
     service: &Service,
     mut hang_up: Signal,
 ) {
+    const INSTEAD: &str =
+        "back ends change over HTTP (pointsman balance add, remove), all else with a restart";
+    if shown.is_none() && !flags.has_file() {
+        return supervision::nothing_to_reload(hang_up, INSTEAD).await;
+    }
     loop {
         hang_up.recv().await;
         let (rules, mut faults) = config::load_rules(flags, pools);
@@ -171,11 +176,7 @@ async fn reload(
         }
         let count = rules.len();
         service.replace_rules(rules).await;
-        tracing::info!(
-            rules = count,
-            "rules, certificate and key are read again; back ends change over HTTP (pointsman balance add, remove), all else \
-             with a restart"
-        );
+        tracing::info!(rules = count, "rules, certificate and key are read again; {INSTEAD}");
     }
 }
 

@@ -32,7 +32,11 @@ use crate::token;
 /// What `balance` was given on the command line; values are read when all of the configuration is.
 #[derive(Args, Debug)]
 pub(crate) struct Flags {
-    #[arg(long, value_name = "FILE", help = "The configuration file; flags replace what its [balance] says")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The configuration file; flags replace what its [balance] says, and it alone has pools and rules"
+    )]
     config: Option<PathBuf>,
     /// Read the configuration, list every fault, and end
     #[arg(long)]
@@ -49,6 +53,13 @@ pub(crate) struct Flags {
     i_may_load_this_server: bool,
     #[command(flatten)]
     over: Over<BalanceSpec>,
+}
+
+impl Flags {
+    /// Whether there is a configuration file, which may have rules.
+    pub(crate) fn has_file(&self) -> bool {
+        self.config.is_some()
+    }
 }
 
 impl Flagged for BalanceSpec {
