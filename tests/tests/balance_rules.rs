@@ -90,6 +90,8 @@ fn queries_go_to_the_pool_that_a_rule_says_and_are_kept_apart() {
         let pools = |address| balancing.back_end(address)["pools"].clone();
         assert_eq!(pools(both.outside.dns), serde_json::json!(["default"]));
         assert_eq!(pools(both.inside.dns), serde_json::json!(["corp"]));
+        let of = format!("back_end=\"{}\",pool=\"corp\"", both.inside.dns);
+        assert_eq!(balancing.metric(&format!("pointsman_balance_back_end_pool{{{of}}}")), 1.0);
         balancing.stop();
     }
 }
@@ -144,6 +146,7 @@ fn what_is_not_to_be_answered_is_not() {
     let both = Both::start();
     let rules = rule("ads", "names_files = [\"block.txt\"]\nanswer = \"nxdomain\"")
         + &rule("v6", "names = [\"four.example\"]\ntypes = [\"AAAA\"]\nanswer = \"nodata\"")
+        + &rule("portal", "names = [\"portal.example\"]\naddresses = [\"192.0.2.80\", \"2001:db8::80\"]")
         + &rule("any", "types = [\"ANY\"]\nanswer = \"truncated\"")
         + &rule("guests", "clients = [\"127.9.0.0/16\"]\nanswer = \"refused\"")
         + &rule("quiet", "names = [\"quiet.example\"]\nanswer = \"nothing\"");
@@ -159,6 +162,11 @@ fn what_is_not_to_be_answered_is_not() {
         let no_v6 = asked(&Question::new("www.four.example", "AAAA").edns(), dns);
         assert_eq!((&*no_v6.rcode, no_v6.data().len(), told(&no_v6)), ("NOERROR", 0, Some(vec![0, 15])));
         assert_eq!(asked(&Question::new("www.four.example", "A"), dns).data(), ["192.0.2.1"]);
+        let [v4, v6, no] =
+            ["A", "AAAA", "MX"].map(|rtype| asked(&Question::new("a.portal.example", rtype).edns(), dns));
+        assert_eq!(v4.answer, ["a.portal.example. 60 in a 192.0.2.80"]);
+        assert_eq!(v6.data(), ["2001:db8::80"]);
+        assert_eq!((&*no.rcode, no.data().len(), told(&no)), ("NOERROR", 0, Some(vec![0, 4])));
     }
     let any = Question::new("www.example", "ANY");
     assert!(any.udp(dns).tc && !any.tcp(dns).tc);
@@ -170,11 +178,12 @@ fn what_is_not_to_be_answered_is_not() {
     socket.send(&quiet.message()).expect("loopback sends");
     // The next one is answered and that one was not.
     assert_eq!(Question::new("next.example", "A").at(&socket).data(), ["192.0.2.1"]);
-    let expected = [("ads", 4.0), ("v6", 2.0), ("any", 1.0), ("guests", 1.0), ("quiet", 2.0)];
+    let expected =
+        [("ads", 4.0), ("v6", 2.0), ("portal", 6.0), ("any", 1.0), ("guests", 1.0), ("quiet", 2.0)];
     for (name, count) in expected {
         assert_eq!(met(&balancing, name), count, "{name}");
     }
-    assert_eq!(balancing.metric("pointsman_balance_ruled_total"), 10.0);
+    assert_eq!(balancing.metric("pointsman_balance_ruled_total"), 16.0);
     let http = format!("http://{}", balancing.http.expect("it was asked for"));
     let printed = Program::start(&["balance", "status", "--http", &http]).end().stdout;
     assert!(printed.contains("\nads     4        nxdomain\n"), "{printed}");

@@ -34,7 +34,7 @@ use crate::field::{BackEnd, Field};
 use crate::health::is_failure;
 use crate::message::{BEHIND_MAX, OPT, Says, UDP_PAYLOAD, answer, rcode};
 use crate::picker::{For, Picker};
-use crate::rules::{From, Verdict};
+use crate::rules::{Asking, Verdict};
 use crate::told::{Overdue, Told};
 
 /// How queries over connections go to back ends.
@@ -206,13 +206,9 @@ impl Connections {
                     desk.counters.transfers.add(1);
                     return told(Says::Rcode(Rcode::REFUSED));
                 }
-                let from = From {
-                    client,
-                    hash: desk.picker.hash_client(client),
-                    is_datagram: false,
-                    now_ns: self.now(),
-                };
-                let pool = match self.field.load().rules.judge(&asked, from) {
+                let asking = Asking { client, is_datagram: false, now_ns: self.now() };
+                let field = self.field.load();
+                let pool = match field.rules.judge(&asked, asking, || desk.picker.hash_client(client)) {
                     Verdict::Pool(pool) => pool,
                     Verdict::Says(says) => {
                         desk.counters.ruled.add(1);
@@ -527,7 +523,7 @@ async fn tell(answers: &mpsc::Sender<Vec<u8>>, answer: Vec<u8>) {
 }
 
 /// An answer of ours.
-fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>, says: Says) -> Vec<u8> {
+fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>, says: Says<'_>) -> Vec<u8> {
     let mut out = vec![0; question_end + BEHIND_MAX];
     let id = u16::from_be_bytes([query[0], query[1]]);
     let length = answer(query, question_end, edns, id, says, &mut out);

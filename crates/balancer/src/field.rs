@@ -107,6 +107,12 @@ impl Field {
         Field { places, ..self.clone() }
     }
 
+    /// The names of the pools that a back end is in.
+    pub fn pools_of(&self, back_end: &BackEnd) -> impl Iterator<Item = &String> {
+        let pools = back_end.pools;
+        self.pools.iter().enumerate().filter(move |(pool, _)| pools.contains(*pool)).map(|(_, name)| name)
+    }
+
     /// The places of a pool's back ends.
     pub fn members(&self, pool: usize) -> Set {
         let members = self.iter().filter(|back_end| back_end.pools.contains(pool));

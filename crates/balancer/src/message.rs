@@ -1,5 +1,7 @@
 //! Answers: whether a message is one to a query, and those that are made here, without a back end.
 
+use std::net::IpAddr;
+
 use dns::edns::{Edns, ExtendedError};
 pub use dns::edns::{OPT, UDP_PAYLOAD};
 use dns::query::{HEADER, TRUNCATED};
@@ -7,19 +9,31 @@ use dns::{Rcode, Rtype};
 
 /// What an answer of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Says {
+pub enum Says<'a> {
     /// This response code.
     Rcode(Rcode),
     /// This response code, by the operator's will, which is said beside it (RFC 8914).
     Barred(Rcode, ExtendedError),
+    /// Those of these addresses that are of the type that was asked for, by the operator's will; at most [`ADDRESSES_MAX`]
+    /// of each family.
+    Addresses(&'a [IpAddr]),
     /// Ask again over TCP.
     Truncated,
 }
 
-/// The most octets that an answer of ours has behind its question.
-pub const BEHIND_MAX: usize = OPT + ExtendedError::LENGTH;
+/// The most addresses of one family in an answer of ours: as many as fit a datagram of 512 octets behind the longest name.
+pub const ADDRESSES_MAX: usize = 8;
 
-/// Writes an answer without records to a query whose question ends at `question_end`, and returns its length. Who speaks
+/// The TTL of addresses that an operator chose, in seconds: another choice is soon everywhere.
+pub const ADDRESSES_TTL: u32 = 60;
+
+/// The octets of an AAAA record whose name is a pointer.
+const AAAA: usize = 28;
+
+/// The most octets that an answer of ours has behind its question.
+pub const BEHIND_MAX: usize = ADDRESSES_MAX * AAAA + OPT + ExtendedError::LENGTH;
+
+/// Writes an answer to a query whose question ends at `question_end`, and returns its length. Who speaks
 /// EDNS gets an OPT record (RFC 6891 §6.1.1), with DO as it was sent (RFC 3225 §3).
 ///
 /// # Panics
@@ -29,7 +43,7 @@ pub fn answer(
     question_end: usize,
     edns: Option<&Edns>,
     id: u16,
-    says: Says,
+    says: Says<'_>,
     out: &mut [u8],
 ) -> usize {
     out[..question_end].copy_from_slice(&query[..question_end]);
@@ -37,23 +51,65 @@ pub fn answer(
     // Opcode and RD are those of the query.
     out[2] = 0x80 | out[2] & 0x79;
     out[3] &= 0x10;
-    match says {
-        Says::Rcode(rcode) | Says::Barred(rcode, _) => out[3] |= rcode.to_int() & 0x0f,
-        Says::Truncated => out[2] |= TRUNCATED,
-    }
-    out[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())]);
-    let Some(edns) = edns else { return question_end };
+    let (mut count, mut end) = (0, question_end);
+    let error = match says {
+        Says::Rcode(rcode) => {
+            out[3] |= rcode.to_int();
+            None
+        }
+        Says::Truncated => {
+            out[2] |= TRUNCATED;
+            None
+        }
+        Says::Barred(rcode, error) => {
+            out[3] |= available(out[2]) | rcode.to_int();
+            Some(error)
+        }
+        Says::Addresses(addresses) => {
+            out[3] |= available(out[2]);
+            for record in records(&query[..question_end], addresses) {
+                out[end..end + record.len()].copy_from_slice(&record);
+                (count, end) = (count + 1, end + record.len());
+            }
+            Some(ExtendedError::ForgedAnswer)
+        }
+    };
+    out[4..HEADER].copy_from_slice(&[0, 1, 0, count, 0, 0, 0, u8::from(edns.is_some())]);
+    let Some(edns) = edns else { return end };
     let ([kind, class], dnssec_ok) =
         ([Rtype::OPT.to_int(), UDP_PAYLOAD].map(u16::to_be_bytes), if edns.dnssec_ok { 0x80 } else { 0 });
-    let options_start = question_end + OPT;
-    let options = match says {
-        Says::Barred(_, error) => error.write(&mut out[options_start..]),
-        Says::Rcode(_) | Says::Truncated => 0,
-    };
+    let options_start = end + OPT;
+    let options = error.map_or(0, |error| error.write(&mut out[options_start..]));
     let opt =
         [0, kind[0], kind[1], class[0], class[1], 0, dns::edns::VERSION, dnssec_ok, 0, 0, options as u8];
-    out[question_end..options_start].copy_from_slice(&opt);
+    out[end..options_start].copy_from_slice(&opt);
     options_start + options
+}
+
+/// RA where a header's flags have RD: a stub resolver may pass over an answer from where there is no recursion, and what is
+/// answered in the place of a resolver is to look like its.
+fn available(flags: u8) -> u8 {
+    const RECURSION_DESIRED: u8 = 1;
+    const RECURSION_AVAILABLE: u8 = 0x80;
+    if flags & RECURSION_DESIRED == 0 { 0 } else { RECURSION_AVAILABLE }
+}
+
+/// Records of those of these addresses that are of the type, and class IN, that a query's question asks for at its end.
+fn records<'a>(question: &[u8], addresses: &'a [IpAddr]) -> impl Iterator<Item = Vec<u8>> + use<'a> {
+    let asked = question.last_chunk().copied().unwrap_or([0; 4]);
+    let of_family = addresses.iter().filter_map(move |address| {
+        let (rtype, octets) = match address {
+            IpAddr::V4(v4) => (Rtype::A, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (Rtype::AAAA, v6.octets().to_vec()),
+        };
+        let [high, low] = rtype.to_int().to_be_bytes();
+        // The name is the question's, right behind the header.
+        let head = [0xc0, HEADER as u8, high, low, 0, 1];
+        let length = (octets.len() as u16).to_be_bytes();
+        let record = || [&head[..], &ADDRESSES_TTL.to_be_bytes(), &length, &octets].concat();
+        (asked == [high, low, 0, 1]).then(record)
+    });
+    of_family.take(ADDRESSES_MAX)
 }
 
 /// Whether a response tells of the question that a query asked, which ends at `question_end`; ids are not looked at.
@@ -98,6 +154,47 @@ fn is_same_question(told: &[u8], asked: &[u8]) -> bool {
 mod tests {
     use super::*;
     use domain::base::Message;
+
+    #[test]
+    fn addresses_are_of_the_family_that_was_asked_for_and_fit_any_datagram() {
+        use domain::base::iana::Class;
+        use domain::rdata::{A, Aaaa};
+        // The longest name there is.
+        let label = [&[63], &[b'a'; 63][..]].concat();
+        let name = [label.repeat(3), [&[61], &[b'a'; 61][..]].concat(), vec![0]].concat();
+        let addresses: Vec<IpAddr> = (0..=ADDRESSES_MAX as u8)
+            .flat_map(|last| {
+                [[192, 0, 2, last].into(), [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last].into()]
+            })
+            .collect();
+        let mut out = [0; 512];
+        for (rtype, class, count) in
+            [(Rtype::A, 1, 8), (Rtype::AAAA, 1, 8), (Rtype::TXT, 1, 0), (Rtype::A, 3, 0)]
+        {
+            let head = [&[0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], &name[..]].concat();
+            let query = [&head[..], &rtype.to_int().to_be_bytes(), &[0, class]].concat();
+            let edns = Edns::read(512, 0, &[]);
+            let says = Says::Addresses(&addresses);
+            let length = answer(&query, query.len(), edns.as_ref(), 1, says, &mut out);
+            let message = Message::from_octets(&out[..length]).expect("a header");
+            assert!(message.header().ra() && message.opt().is_some());
+            let records = message.answer().expect("a section");
+            let found: Vec<IpAddr> = records
+                .map(|record| {
+                    let record = record.expect("it is whole");
+                    assert_eq!((record.class(), record.ttl().as_secs()), (Class::IN, ADDRESSES_TTL));
+                    let v4 = record.to_record::<A>().expect("it can be read");
+                    v4.map(|record| record.data().addr().into()).unwrap_or_else(|| {
+                        let v6 = record.to_record::<Aaaa>().expect("it can be read").expect("one of both");
+                        v6.data().addr().into()
+                    })
+                })
+                .collect();
+            let expected = addresses.iter().filter(|address| address.is_ipv4() == (rtype == Rtype::A));
+            assert_eq!(found, expected.copied().take(count).collect::<Vec<_>>());
+        }
+        assert_eq!(HEADER + 255 + 4 + BEHIND_MAX, 512);
+    }
 
     #[test]
     fn the_question_is_echoed_and_that_edns_is_spoken() {

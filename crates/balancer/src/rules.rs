@@ -47,7 +47,7 @@ pub struct Rule {
 }
 
 /// What becomes of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
     /// It goes to a back end of this pool.
     Pool(usize),
@@ -57,6 +57,9 @@ pub enum Then {
     Nxdomain,
     /// There is nothing of that type.
     Nodata,
+    /// These addresses, as far as they are of that type; of each family at most
+    /// [`ADDRESSES_MAX`](crate::message::ADDRESSES_MAX).
+    Addresses(Vec<IpAddr>),
     /// It is to be asked over TCP. Over connections the rule is passed over.
     Truncated,
     /// It is dropped; over connections, where its client would wait, it is REFUSED.
@@ -65,22 +68,20 @@ pub enum Then {
 
 /// What rules say of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Verdict<'a> {
     /// It goes to a back end of this pool.
     Pool(usize),
     /// It is answered so.
-    Says(Says),
+    Says(Says<'a>),
     /// It is dropped.
     Nothing,
 }
 
 /// Who asks, how and when.
 #[derive(Clone, Copy, Debug)]
-pub struct From {
+pub struct Asking {
     /// The client's address.
     pub client: IpAddr,
-    /// Its hash, which nobody can foresee.
-    pub hash: u64,
     /// Whether the query came as a datagram.
     pub is_datagram: bool,
     /// Now, in nanoseconds of the monotonic clock.
@@ -149,32 +150,26 @@ impl Rules {
         ready
     }
 
-    /// Whether there are none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-
     /// What the first rule says that a query meets; without one it goes to the first pool. Rates are counted by rules that
-    /// the query meets otherwise.
-    pub fn judge(&self, query: &Query<'_>, from: From) -> Verdict {
+    /// the query meets otherwise, by the client's hash, which nobody is to foresee.
+    pub fn judge(&self, query: &Query<'_>, asking: Asking, hash: impl Fn() -> u64) -> Verdict<'_> {
         let mut left = self.candidates(query);
         while left != 0 {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
             let rule = &self.rules[index];
-            if !rule.is_for(from) || self.is_within(index, rule, from) {
+            if !rule.is_for(asking) || self.is_within(index, rule, asking.now_ns, &hash) {
                 continue;
             }
             rule.met.fetch_add(1, Ordering::Relaxed);
-            return rule.then.verdict(from.is_datagram);
+            return rule.then.verdict(asking.is_datagram);
         }
         Verdict::Pool(0)
     }
 
     /// Each rule's name, what becomes of queries by it, and on how many it has decided.
-    pub fn met(&self) -> impl Iterator<Item = (&str, Then, u64)> {
-        self.rules.iter().map(|rule| (&*rule.name, rule.then, rule.met.load(Ordering::Relaxed)))
+    pub fn met(&self) -> impl Iterator<Item = (&str, &Then, u64)> {
+        self.rules.iter().map(|rule| (&*rule.name, &rule.then, rule.met.load(Ordering::Relaxed)))
     }
 
     /// The rules whose names and types a query meets, a bit each.
@@ -190,43 +185,46 @@ impl Rules {
         if named == 0 { 0 } else { named & typed() }
     }
 
-    fn is_within(&self, index: usize, rule: &Ready, from: From) -> bool {
+    /// Whether the client has asked no more than the rule allows; never where it allows nothing.
+    fn is_within(&self, index: usize, rule: &Ready, now_ns: u64, hash: impl Fn() -> u64) -> bool {
         let (Some(rate), Some(meter)) = (rule.rate, &self.meter) else { return false };
         // The same client has an account with each rule.
-        meter.is_within(from.hash.rotate_left(index as u32), rate, from.now_ns)
+        meter.is_within(hash().rotate_left(index as u32), rate, now_ns)
     }
 }
 
 impl Ready {
     /// Whether it is for this client, however often that asks, and however it asks.
-    fn is_for(&self, from: From) -> bool {
-        let client = from.client.to_canonical();
+    fn is_for(&self, asking: Asking) -> bool {
+        let client = asking.client.to_canonical();
         let is_there = self.clients.is_empty() || self.clients.iter().any(|prefix| prefix.contains(client));
-        is_there && (from.is_datagram || self.then != Then::Truncated)
+        is_there && (asking.is_datagram || self.then != Then::Truncated)
     }
 }
 
 impl Then {
     /// What it is called; a pool by its name.
-    pub fn word(self, pools: &[String]) -> &str {
+    pub fn word<'a>(&self, pools: &'a [String]) -> &'a str {
         match self {
-            Then::Pool(pool) => pools.get(pool).map_or("", |name| name),
+            Then::Pool(pool) => pools.get(*pool).map_or("", |name| name),
             Then::Refused => "refused",
             Then::Nxdomain => "nxdomain",
             Then::Nodata => "nodata",
+            Then::Addresses(_) => "addresses",
             Then::Truncated => "truncated",
             Then::Nothing => "nothing",
         }
     }
 
-    fn verdict(self, is_datagram: bool) -> Verdict {
+    fn verdict(&self, is_datagram: bool) -> Verdict<'_> {
         let blocked = |rcode| Verdict::Says(Says::Barred(rcode, ExtendedError::Blocked));
         let refused = Verdict::Says(Says::Barred(Rcode::REFUSED, ExtendedError::Prohibited));
         match self {
-            Then::Pool(pool) => Verdict::Pool(pool),
+            Then::Pool(pool) => Verdict::Pool(*pool),
             Then::Refused => refused,
             Then::Nxdomain => blocked(Rcode::NXDOMAIN),
             Then::Nodata => blocked(Rcode::NOERROR),
+            Then::Addresses(addresses) => Verdict::Says(Says::Addresses(addresses)),
             Then::Truncated => Verdict::Says(Says::Truncated),
             Then::Nothing if is_datagram => Verdict::Nothing,
             Then::Nothing => refused,
@@ -265,17 +263,22 @@ mod tests {
         Rule { names: Some(names.iter().map(|name| wire(name)).collect()), ..rule(names[0], then) }
     }
 
-    fn from(client: &str) -> From {
+    fn from(client: &str) -> Asking {
         let client = client.parse().expect("an address");
-        From { client, hash: 7, is_datagram: true, now_ns: SECOND }
+        Asking { client, is_datagram: true, now_ns: SECOND }
+    }
+
+    fn hash_of(client: IpAddr) -> u64 {
+        let IpAddr::V4(v4) = client.to_canonical() else { return 0 };
+        v4.to_bits().into()
     }
 
     /// What is said of a question.
-    fn judged(rules: &Rules, name: &[u8], rtype: Rtype, from: From) -> Verdict {
+    fn judged<'a>(rules: &'a Rules, name: &[u8], rtype: Rtype, from: Asking) -> Verdict<'a> {
         let head = [&[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name].concat();
         let message = [&head[..], &rtype.to_int().to_be_bytes(), &[0, 1]].concat();
         let mut folded = Folded::root();
-        rules.judge(&Query::read(&message, &mut folded).expect("a query"), from)
+        rules.judge(&Query::read(&message, &mut folded).expect("a query"), from, || hash_of(from.client))
     }
 
     #[test]
@@ -293,7 +296,7 @@ mod tests {
             &Rules::default(),
         );
         let (inside, outside) = (from("::ffff:10.1.2.3"), from("192.0.2.1"));
-        let connected = From { is_datagram: false, ..outside };
+        let connected = Asking { is_datagram: false, ..outside };
         let blocked = Verdict::Says(Says::Barred(Rcode::NXDOMAIN, ExtendedError::Blocked));
         let refused = Verdict::Says(Says::Barred(Rcode::REFUSED, ExtendedError::Prohibited));
         for (name, rtype, from, expected) in [
@@ -314,7 +317,7 @@ mod tests {
         assert_eq!(met, [2, 1, 2, 2]);
         let again =
             Rules::new(vec![rule("new", Then::Refused), named(&["corp.example"], Then::Nothing)], &rules);
-        let expected = [("new", Then::Refused, 0), ("corp.example", Then::Nothing, 2)];
+        let expected = [("new", &Then::Refused, 0), ("corp.example", &Then::Nothing, 2)];
         assert_eq!(again.met().collect::<Vec<_>>(), expected);
     }
 
@@ -326,8 +329,9 @@ mod tests {
             vec![limited("a", 2, Then::Truncated), limited(".", 3, Then::Refused)],
             &Rules::default(),
         );
-        let ask = |name: &str, hash, now_ns| {
-            judged(&rules, &wire(name), Rtype::A, From { hash, now_ns, ..from("192.0.2.1") })
+        let ask = |name: &str, last, now_ns| {
+            let client = [192, 0, 2, last].into();
+            judged(&rules, &wire(name), Rtype::A, Asking { client, now_ns, ..from("192.0.2.1") })
         };
         let refused = Verdict::Says(Says::Barred(Rcode::REFUSED, ExtendedError::Prohibited));
         let truncated = Verdict::Says(Says::Truncated);
@@ -376,11 +380,11 @@ mod tests {
                         && any(rule.types.is_empty(), rule.types.contains(&rtype))
                         && any(rule.clients.is_empty(), rule.clients.iter().any(|prefix| prefix.contains(client)))
                 };
-                let expected = match rules.iter().find(is_met).map(|rule| rule.then) {
-                    Some(Then::Pool(pool)) => Verdict::Pool(pool),
+                let expected = match rules.iter().find(is_met).map(|rule| &rule.then) {
+                    Some(Then::Pool(pool)) => Verdict::Pool(*pool),
                     _ => Verdict::Pool(0),
                 };
-                let from = From { client, ..from("192.0.2.1") };
+                let from = Asking { client, ..from("192.0.2.1") };
                 prop_assert_eq!(judged(&ready, &name, rtype, from), expected);
             }
         }

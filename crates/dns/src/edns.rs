@@ -183,6 +183,8 @@ impl Options<'_> {
 pub enum ExtendedError {
     /// The answer is older than it should be (RFC 8914 §4.4).
     StaleAnswer = 3,
+    /// The answer is the operator's, and not that of whose name it is (RFC 8914 §4.5).
+    ForgedAnswer = 4,
     /// An earlier failure is remembered (RFC 8914 §4.14).
     CachedError = 13,
     /// The answer is not known yet (RFC 8914 §4.15).

@@ -1,6 +1,8 @@
 //! What the balancer reads of back ends: replies to queries that wait.
 
-use balancer::message::answers;
+use std::net::IpAddr;
+
+use balancer::message::{Says, answer, answers};
 use balancer::pending::{Asker, Pending, Unmatched};
 use dns::edns::{Edns, ExtendedError};
 use dns::name::{LABEL_MAX, NAME_MAX};
@@ -10,7 +12,7 @@ use dns::relay::{
     take_out_of_one_hop, take_out_subnet,
 };
 use dns::reuse::{self, KEY_MAX, change_ttls, fresh_for, name_of, whole_for};
-use dns::{ClientSubnet, Folded, Query, Rtype};
+use dns::{ClientSubnet, Folded, Query, Rcode, Rtype};
 use domain::base::Message;
 use domain::base::name::{ParsedName, ToLabelIter};
 use domain::dep::octseq::Parser;
@@ -66,7 +68,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
     vec![good, alone, QUERY.to_vec()]
 }
 
-/// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive and padding out of it, which
+/// What is answered here to whatever is a query reads. A subnet goes into it, which is then one with the subnet, and keepalive and padding out of it, which
 /// leaves a query that is all else. What is taken out of whatever may be an answer, and has no names that depend on it, leaves
 /// a message that `domain` reads as before, but for the OPT record, and so does padding; and it is fresh no longer than any
 /// record that it has for an answer. Older, it is the same but for its TTLs, also where it says that it is stale.
@@ -77,6 +79,7 @@ pub(super) fn relay(octets: &[u8]) {
         let (end, edns) = (read.head.len(), read.edns);
         assert_eq!(question_end(octets), Some(end));
         let _ = is_padded(octets, end);
+        ours(octets, end, edns.as_ref());
         let added = add_subnet(&mut query, end, edns.as_ref(), &subnet);
         if added == Added::Nothing {
             assert_eq!(query, octets);
@@ -148,6 +151,20 @@ pub(super) fn relay(octets: &[u8]) {
                 && fresh <= i32::MAX as u32
                 && (fresh == 0 || ttls.all(|ttl| fresh <= ttl))
         );
+    }
+}
+
+/// What is answered here to a query is a message that `domain` reads whole, and no longer than any client takes.
+fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>) {
+    let addresses: [IpAddr; 2] =
+        [[192, 0, 2, 1].into(), [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1].into()];
+    let blocked = Says::Barred(Rcode::NXDOMAIN, ExtendedError::Blocked);
+    for says in [Says::Addresses(&addresses), blocked, Says::Truncated] {
+        let mut out = [0; 512];
+        let length = answer(query, question_end, edns, 7, says, &mut out);
+        let message = Message::from_slice(&out[..length]).expect("a header");
+        assert!(message.header().qr() && message.sole_question().is_ok());
+        assert!(all_but_opt(message).1 && message.opt().is_some() == edns.is_some());
     }
 }
 

@@ -436,6 +436,21 @@ pub const METRICS: &[Metric] = &[
         crowded
     ),
     Metric {
+        name: "pointsman_balance_back_end_pool",
+        help: "Always 1, for each pool that it is in.",
+        kind: Kind::Gauge,
+        unit: "none",
+        labels: &["back_end", "pool"],
+        read: |numbers, samples| {
+            let field = numbers.field.load();
+            for back_end in field.iter() {
+                for pool in field.pools_of(back_end) {
+                    samples.push([back_end.address.to_string(), pool.clone()], 1);
+                }
+            }
+        },
+    },
+    Metric {
         name: "pointsman_balance_back_end_in_flight",
         help: "Queries in flight.",
         kind: Kind::Gauge,

@@ -91,7 +91,7 @@ fn of_cache(numbers: &Numbers, cache: &Cache) -> CacheStatus {
     }
 }
 
-fn of_rule(field: &Field, (name, then, met): (&str, Then, u64)) -> RuleStatus {
+fn of_rule(field: &Field, (name, then, met): (&str, &Then, u64)) -> RuleStatus {
     let (word, is_pool) = (then.word(&field.pools), matches!(then, Then::Pool(_)));
     let [pool, answer] = [is_pool, !is_pool].map(|is_it| is_it.then(|| word.to_owned()));
     RuleStatus { name: name.into(), pool, answer, met }
@@ -101,10 +101,9 @@ fn of_back_end(field: &Field, back_end: &BackEnd, all: u64, now_ns: u64) -> Back
     let answered: u64 = back_end.cells.iter().map(Cells::answers).sum();
     let micros = back_end.sum(|cells| &cells.latency_us);
     let lease = lease(back_end, now_ns);
-    let pools = field.pools.iter().enumerate().filter(|(pool, _)| back_end.pools.contains(*pool));
     BackEndStatus {
         address: back_end.address.to_string(),
-        pools: pools.map(|(_, name)| name.clone()).collect(),
+        pools: field.pools_of(back_end).cloned().collect(),
         standing: back_end.standing().word().into(),
         weight: back_end.weight,
         turns: f64::from(back_end.share()) / f64::from(WHOLE),

@@ -20,7 +20,7 @@ use crate::lines::place_of;
 use crate::message::{Says, UDP_PAYLOAD, answer, rcode};
 use crate::pending::{Asker, Index, Unmatched, Waiting};
 use crate::picker::Picker;
-use crate::rules::{From, Verdict};
+use crate::rules::{Asking, Verdict};
 
 impl Bench {
     /// Takes in what a client has sent.
@@ -33,12 +33,8 @@ impl Bench {
         let picker = &self.worker.picker;
         let (key, question_end, edns, verdict) = match Query::read(octets, &mut self.name) {
             Ok(query) => {
-                let verdict = if picker.rules().is_empty() {
-                    Verdict::Pool(0)
-                } else {
-                    let (client, hash) = (client.ip(), picker.hash_client(client.ip()));
-                    picker.rules().judge(&query, From { client, hash, is_datagram: true, now_ns: now })
-                };
+                let asking = Asking { client: client.ip(), is_datagram: true, now_ns: now };
+                let verdict = picker.rules().judge(&query, asking, || picker.hash_client(client.ip()));
                 if self.worker.cache.is_some() {
                     reuse::key(&query, octets, subnet.as_ref(), &mut self.cache_key);
                 }
@@ -351,7 +347,7 @@ impl Bench {
 
     /// A query that does not wait is answered by us, or not at all; where it is not sent to TCP, an answer that is kept and
     /// stale is better than that.
-    fn give_up(&mut self, index: Index, says: Option<Says>, now: u64) {
+    fn give_up(&mut self, index: Index, says: Option<Says<'_>>, now: u64) {
         let asker = self.pending.get(index).asker;
         let stale = if says == Some(Says::Truncated) { None } else { self.find_stale(index, now) };
         if let Some(length) = stale.or_else(|| says.map(|says| self.answer(index, says))) {
@@ -379,7 +375,7 @@ impl Bench {
     }
 
     /// Writes an answer of ours to the query in a place.
-    fn answer(&mut self, index: Index, says: Says) -> usize {
+    fn answer(&mut self, index: Index, says: Says<'_>) -> usize {
         let waiting = self.pending.get(index);
         let edns = edns(waiting, &mut self.name);
         answer(

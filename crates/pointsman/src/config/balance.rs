@@ -599,6 +599,6 @@ mod tests {
         .iter()
         .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
         let options = lowered(&text, &[]).expect("what the template shows is right").options;
-        assert_eq!([options.back_ends.len(), options.pools.len(), options.rules.len()], [3, 2, 2]);
+        assert_eq!([options.back_ends.len(), options.pools.len(), options.rules.len()], [3, 2, 3]);
     }
 }

@@ -111,8 +111,11 @@ pub(crate) fn template() -> String {
                 text.insert(line, ' ');
                 continue;
             }
-            // Beside a pool it would contradict.
+            // Beside one another they would contradict.
             "answer" => text += "\n#[[balance.rule]]\n#name = \"any\"\n#types = [\"ANY\"]\n",
+            "addresses" => {
+                text += "\n#[[balance.rule]]\n#name = \"portal\"\n#names = [\"portal.example.com\"]\n";
+            }
             _ => {}
         }
         heading_key(&mut text, key);

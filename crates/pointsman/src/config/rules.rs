@@ -1,19 +1,21 @@
 //! Pools of back ends and rules of `pointsman balance`: from what was given to what the balancer goes by.
 
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use api::file::{WRITTEN_MAX, read_text};
 use api::{Fault, Faults};
 use balancer::Server;
 use balancer::field::{DEFAULT_POOL, POOLS_MAX, Pools};
+use balancer::message::ADDRESSES_MAX;
 use balancer::rules::{NAMES_MAX, PREFIXES_MAX, RULES_MAX, Rule, Then};
 use dns::Rtype;
 use routing::balance::BACK_ENDS_MAX;
 
 use super::keys::{POOL, RULE};
-use super::lower::at_most;
+use super::kind::one_of;
+use super::lower::{at, at_most};
 use super::spec::{BalanceSpec, Placed, PoolSpec, RuleSpec, resolve};
 
 /// The longest name of a pool or rule, in octets.
@@ -71,7 +73,7 @@ pub(super) fn rules(spec: &BalanceSpec, pools: &[String], faults: &mut Faults) -
             per_second: given.per_second.as_ref().map(|rate| u32::try_from(rate.value).unwrap_or(u32::MAX)),
             then,
         };
-        if given.is_for_all() && then != Then::Truncated {
+        if given.is_for_all() && rule.then != Then::Truncated {
             for_all = Some(format!("the rule {}", rule.name));
         }
         rules.push(rule);
@@ -209,35 +211,45 @@ fn types(spec: &RuleSpec, faults: &mut Faults) -> Vec<Rtype> {
 
 /// What becomes of a rule's queries; `None` with at least one fault.
 fn then(spec: &RuleSpec, pools: &[String], faults: &mut Faults) -> Option<Then> {
-    let either = "a pool or an answer";
-    match (&spec.pool, &spec.answer) {
-        (Some(_), Some(answer)) => {
-            faults.push(answer.place.fault("the rule has a pool and an answer", "one of them"));
-            None
-        }
-        (Some(Placed { value, place }), None) => {
-            let number = pools.iter().position(|pool| pool == value);
-            if number.is_none() {
-                let known: Vec<&str> =
-                    pools.iter().map(|pool| &**pool).filter(|pool| !pool.is_empty()).collect();
-                faults.push(place.fault(format!("there is no pool {value:?}"), super::kind::one_of(&known)));
-            }
-            number.map(Then::Pool)
-        }
-        (None, Some(answer)) => Some(match answer.value {
-            "nxdomain" => Then::Nxdomain,
-            "nodata" => Then::Nodata,
-            "truncated" => Then::Truncated,
-            "nothing" => Then::Nothing,
-            _ => Then::Refused,
-        }),
-        (None, None) => {
-            if spec.given.lacks("pool") && spec.given.lacks("answer") {
-                faults.push(spec.place.fault("the rule says not what becomes of queries", either));
-            }
-            None
-        }
+    const EXPECTED: &str = "one of pool, answer and addresses";
+    let (pool, answer, addresses) = (at(&spec.pool), at(&spec.answer), at(&spec.addresses));
+    let mut given = [pool, answer, addresses].into_iter().flatten();
+    let (first, second) = (given.next(), given.next());
+    if let Some(second) = second {
+        faults.push(second.fault("the rule says twice what becomes of queries", EXPECTED));
+        return None;
     }
+    if first.is_none() && ["pool", "answer", "addresses"].into_iter().all(|key| spec.given.lacks(key)) {
+        faults.push(spec.place.fault("the rule says not what becomes of queries", EXPECTED));
+    }
+    if let Some(Placed { value, place }) = &spec.pool {
+        let number = pools.iter().position(|pool| pool == value);
+        if number.is_none() {
+            let known: Vec<&str> = pools.iter().map(|pool| &**pool).filter(|pool| !pool.is_empty()).collect();
+            faults.push(place.fault(format!("there is no pool {value:?}"), one_of(&known)));
+        }
+        return number.map(Then::Pool);
+    }
+    if !spec.addresses.is_empty() {
+        return Some(Then::Addresses(chosen(&spec.addresses, faults)));
+    }
+    Some(match spec.answer.as_ref()?.value {
+        "nxdomain" => Then::Nxdomain,
+        "nodata" => Then::Nodata,
+        "truncated" => Then::Truncated,
+        "nothing" => Then::Nothing,
+        _ => Then::Refused,
+    })
+}
+
+/// Addresses to answer, no more of a family than an answer has room for.
+fn chosen(given: &[Placed<IpAddr>], faults: &mut Faults) -> Vec<IpAddr> {
+    let addresses: Vec<IpAddr> = given.iter().map(|address| address.value.to_canonical()).collect();
+    for is_ipv4 in [true, false] {
+        let family = given.iter().zip(&addresses).filter(|(_, address)| address.is_ipv4() == is_ipv4);
+        at_most(ADDRESSES_MAX, "addresses of one family", family.map(|(given, _)| &given.place), faults);
+    }
+    addresses
 }
 
 #[cfg(test)]
@@ -271,7 +283,8 @@ mod tests {
                     [[balance.rule]]\nname = \"ours\"\nnames = [\"corp.example\"]\nclients = [\"10.0.0.0/8\"]\npool = \"corp\"\n\
                     [[balance.rule]]\nname = \"ads\"\nnames = [\"more.example\"]\nnames_files = [\"block.txt\"]\nanswer = \"nxdomain\"\n\
                     [[balance.rule]]\nname = \"empty\"\nnames_files = [\"none.txt\"]\nanswer = \"refused\"\n\
-                    [[balance.rule]]\nname = \"often\"\ntypes = [\"ANY\", \"TYPE65\"]\nper_second = 5\nanswer = \"truncated\"\n";
+                    [[balance.rule]]\nname = \"often\"\ntypes = [\"ANY\", \"TYPE65\"]\nper_second = 5\nanswer = \"truncated\"\n\
+                    [[balance.rule]]\nname = \"portal\"\naddresses = [\"192.0.2.80\", \"::ffff:192.0.2.81\", \"2001:db8::1\"]\n";
         let found = read(&folder, text);
         fs::remove_dir_all(&folder).expect("it is ours");
         let (servers, names, rules) = found.expect("it is right");
@@ -297,6 +310,8 @@ mod tests {
             per_second: None,
             then,
         };
+        let addresses = ["192.0.2.80", "192.0.2.81", "2001:db8::1"];
+        let addresses = addresses.map(|address| address.parse().expect("an address")).to_vec();
         let expected = [
             Rule {
                 names: Some(vec![wire("corp.example")]),
@@ -313,6 +328,7 @@ mod tests {
                 per_second: Some(5),
                 ..rule("often", Then::Truncated)
             },
+            rule("portal", Then::Addresses(addresses)),
         ];
         assert_eq!(rules, expected);
     }
@@ -347,12 +363,12 @@ mod tests {
             ),
             (
                 rule("types = [\"ANY\"]"),
-                "p.toml:4:1: the rule says not what becomes of queries; expected a pool or",
+                "p.toml:4:1: the rule says not what becomes of queries; expected one of pool,",
             ),
             (rule("answer = \"no\""), "p.toml:6:10: answer is \"no\"; expected refused, nxdomain,"),
             (
                 rule("answer = \"refused\"\npool = \"default\""),
-                "p.toml:6:10: the rule has a pool and an answer; expected one of them",
+                "p.toml:6:10: the rule says twice what becomes of queries; expected one of pool, answer and",
             ),
             (rule("pool = \"corp\""), "p.toml:6:8: there is no pool \"corp\"; expected default"),
             (

@@ -232,6 +232,7 @@ pub(crate) struct RuleSpec {
     pub(crate) per_second: Option<Placed<u64>>,
     pub(crate) pool: Option<Placed<String>>,
     pub(crate) answer: Option<Placed<&'static str>>,
+    pub(crate) addresses: Vec<Placed<IpAddr>>,
 }
 
 impl RuleSpec {
@@ -248,6 +249,7 @@ impl RuleSpec {
             per_second: None,
             pool: None,
             answer: None,
+            addresses: Vec::new(),
         }
     }
 }

@@ -93,7 +93,7 @@ pub(crate) const RULE: Section<RuleSpec> = Section {
             name: "pool",
             flag: None,
             kind: Kind::Name(|s| &mut s.pool, "the name of a pool"),
-            default: Default::Absent { means: "they have an `answer`", example: "\"corp\"" },
+            default: Default::Absent { means: "they have an `answer` or `addresses`", example: "\"corp\"" },
             about: "The pool that takes them.",
             consequence: "`default` is the one of `backend`: so some queries are left out of the rules below.",
         },
@@ -101,10 +101,22 @@ pub(crate) const RULE: Section<RuleSpec> = Section {
             name: "answer",
             flag: None,
             kind: Kind::Choice(|s| &mut s.answer, &["refused", "nxdomain", "nodata", "truncated", "nothing"]),
-            default: Default::Absent { means: "they have a `pool`", example: "\"refused\"" },
+            default: Default::Absent { means: "they have a `pool` or `addresses`", example: "\"refused\"" },
             about: "What is answered here instead.",
             consequence: "nxdomain: there is no such name; nodata: nothing of that type. Over TCP truncated passes the rule over, \
                 and nothing is REFUSED. Clients that speak EDNS are told that it is the operator's will (extended error).",
+        },
+        Key {
+            name: "addresses",
+            flag: None,
+            kind: Kind::Ips(|s| &mut s.addresses),
+            default: Default::Absent {
+                means: "they have a `pool` or an `answer`",
+                example: "[\"192.0.2.80\", \"2001:db8::80\"]",
+            },
+            about: "The addresses that are answered here instead, to A those of IPv4 and to AAAA those of IPv6, for 60 s.",
+            consequence: "Other types have no records. At most 8 of each family. Who validates does not believe it of a name \
+                that is signed.",
         },
     ],
 };
