@@ -43,6 +43,9 @@ use crate::rules::{Rule, Rules};
 use crate::watch::{self, Probing};
 use crate::worker::{Limits, Worker};
 
+/// How long rules that were replaced are kept: workers look for others much more often.
+const LET_GO: Duration = Duration::from_secs(1);
+
 /// What a balancer is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -290,6 +293,11 @@ impl Service {
         let field = self.editing.field.load_full();
         let rules = Arc::new(Rules::new(rules, &field.rules));
         self.editing.field.store(Arc::new(Field { rules, ..(*field).clone() }));
+        // Whoever lets go of it last frees all of its names, and workers have queries to answer.
+        tokio::spawn(async move {
+            tokio::time::sleep(LET_GO).await;
+            drop(field);
+        });
     }
 
     /// Ends all of it; what is in flight is waited for.

@@ -135,7 +135,7 @@ fn is_own(name: &Placed<String>, others: &[String], faults: &mut Faults) -> bool
         return false;
     }
     if others.contains(value) {
-        faults.push(place.fault(format!("there is {value} already"), "another name"));
+        faults.push(place.fault(format!("name is {value:?}, which another one has"), "a name of its own"));
         return false;
     }
     true
@@ -348,7 +348,10 @@ mod tests {
         for (text, expected) in [
             (pool("name = \"x\""), "p.toml:4:1: the balance.pool has no backend"),
             (pool("backend = [\"192.0.2.3\"]"), "p.toml:4:1: the balance.pool has no name"),
-            (pool("name = \"default\"\nbackend = [\"192.0.2.3\"]"), "p.toml:5:8: there is default already"),
+            (
+                pool("name = \"default\"\nbackend = [\"192.0.2.3\"]"),
+                "p.toml:5:8: name is \"default\", which another one has",
+            ),
             (
                 pool("name = \"a b\"\nbackend = [\"192.0.2.3\"]"),
                 "p.toml:5:8: name is \"a b\"; expected at most 63",
@@ -383,7 +386,7 @@ mod tests {
                 rule(
                     "answer = \"refused\"\n[[balance.rule]]\nname = \"a\"\nanswer = \"nodata\"\ntypes = [\"A\"]",
                 ),
-                "p.toml:7:1: no query comes to the rule: the rule a is for all of them;|p.toml:8:8: there is a already",
+                "p.toml:7:1: no query comes to the rule: the rule a is for all of them;|p.toml:8:8: name is \"a\", which another one has",
             ),
             (
                 rule("names_files = [\"block.txt\", \"missing.txt\"]\nanswer = \"nodata\""),
