@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use balancer::rules::{Asking, NAMES_MAX, RULES_MAX, Rule, Rules, Then};
+use balancer::rules::{Arrival, NAMES_MAX, RULES_MAX, Rule, Rules, Then};
 use dns::{Folded, Query, Rtype};
 use fastrand::Rng;
 
@@ -57,10 +57,10 @@ pub(crate) fn measure(options: &Options, report: &mut Report) -> Result<()> {
 
 /// Nanoseconds a query.
 fn pass(rules: &Rules, queries: &[Query<'_>]) -> f64 {
-    let asking = Asking { client: [192, 0, 2, 1].into(), is_datagram: true, now_ns: 1 };
+    let arrival = Arrival { client: [192, 0, 2, 1].into(), is_datagram: true, now_ns: 1 };
     let begin = Instant::now();
     for query in queries {
-        black_box(rules.judge(black_box(query), asking, || 1));
+        black_box(rules.judge(black_box(query), arrival, || 1));
     }
     begin.elapsed().as_secs_f64() * 1e9 / queries.len() as f64
 }

@@ -34,7 +34,7 @@ use crate::field::{BackEnd, Field};
 use crate::health::is_failure;
 use crate::message::{BEHIND_MAX, OPT, Says, UDP_PAYLOAD, answer, rcode};
 use crate::picker::{For, Picker};
-use crate::rules::{Asking, Verdict};
+use crate::rules::{Arrival, Verdict};
 use crate::told::{Overdue, Told};
 
 /// How queries over connections go to back ends.
@@ -206,9 +206,9 @@ impl Connections {
                     desk.counters.transfers.add(1);
                     return told(Says::Rcode(Rcode::REFUSED));
                 }
-                let asking = Asking { client, is_datagram: false, now_ns: self.now() };
+                let arrival = Arrival { client, is_datagram: false, now_ns: self.now() };
                 let field = self.field.load();
-                let pool = match field.rules.judge(&asked, asking, || desk.picker.hash_client(client)) {
+                let pool = match field.rules.judge(&asked, arrival, || desk.picker.hash_client(client)) {
                     Verdict::Pool(pool) => pool,
                     Verdict::Says(says) => {
                         desk.counters.ruled.add(1);
@@ -423,8 +423,8 @@ impl Connections {
         Ended::Failed { was_idle: matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) }
     }
 
-    /// Picks a back end of the query's pool that is not among `tried`; another one than the first is in the budget of those that are sent again,
-    /// if it is not free. `None`, which is counted, where there is none.
+    /// Picks a back end of the query's pool that is not among `tried`; another one than the first is in the budget of those
+    /// that are sent again, if it is not free. `None`, which is counted, where there is none.
     fn pick(&self, asked: &Asked, client: IpAddr, tried: Set, is_free: bool) -> Option<Picked> {
         let Asked { key, pool, .. } = *asked;
         let now = self.now();

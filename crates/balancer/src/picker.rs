@@ -311,8 +311,8 @@ impl Picker {
     }
 
     /// What a failing answer counts as, at least: what answers there take anyway, or of a time-out the share by which this
-    /// back end fails more often than the best of the others in its pools. A server that fails fast is not a fast server; but where all
-    /// fail alike, it is the question that nobody can answer.
+    /// back end fails more often than the best of the others in its pools. A server that fails fast is not a fast server;
+    /// but where all fail alike, it is the question that nobody can answer.
     fn charge_ns(&self, place: usize, load: u32) -> u64 {
         let pools = self.pools.iter().filter(|pool| pool.members.contains(place));
         let others = pools.fold(Set::EMPTY, |others, pool| others.or(pool.ready)).without(place);

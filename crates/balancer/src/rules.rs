@@ -77,9 +77,9 @@ pub enum Verdict<'a> {
     Nothing,
 }
 
-/// Who asks, how and when.
+/// Whose a query is, how it came, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Asking {
+pub struct Arrival {
     /// The client's address.
     pub client: IpAddr,
     /// Whether the query came as a datagram.
@@ -152,17 +152,17 @@ impl Rules {
 
     /// What the first rule says that a query meets; without one it goes to the first pool. Rates are counted by rules that
     /// the query meets otherwise, by the client's hash, which nobody is to foresee.
-    pub fn judge(&self, query: &Query<'_>, asking: Asking, hash: impl Fn() -> u64) -> Verdict<'_> {
+    pub fn judge(&self, query: &Query<'_>, arrival: Arrival, hash: impl Fn() -> u64) -> Verdict<'_> {
         let mut left = self.candidates(query);
         while left != 0 {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
             let rule = &self.rules[index];
-            if !rule.is_for(asking) || self.is_within(index, rule, asking.now_ns, &hash) {
+            if !rule.is_for(arrival) || self.is_within(index, rule, arrival.now_ns, &hash) {
                 continue;
             }
             rule.met.fetch_add(1, Ordering::Relaxed);
-            return rule.then.verdict(asking.is_datagram);
+            return rule.then.verdict(arrival.is_datagram);
         }
         Verdict::Pool(0)
     }
@@ -195,10 +195,10 @@ impl Rules {
 
 impl Ready {
     /// Whether it is for this client, however often that asks, and however it asks.
-    fn is_for(&self, asking: Asking) -> bool {
-        let client = asking.client.to_canonical();
+    fn is_for(&self, arrival: Arrival) -> bool {
+        let client = arrival.client.to_canonical();
         let is_there = self.clients.is_empty() || self.clients.iter().any(|prefix| prefix.contains(client));
-        is_there && (asking.is_datagram || self.then != Then::Truncated)
+        is_there && (arrival.is_datagram || self.then != Then::Truncated)
     }
 }
 
@@ -263,9 +263,9 @@ mod tests {
         Rule { names: Some(names.iter().map(|name| wire(name)).collect()), ..rule(names[0], then) }
     }
 
-    fn from(client: &str) -> Asking {
+    fn from(client: &str) -> Arrival {
         let client = client.parse().expect("an address");
-        Asking { client, is_datagram: true, now_ns: SECOND }
+        Arrival { client, is_datagram: true, now_ns: SECOND }
     }
 
     fn hash_of(client: IpAddr) -> u64 {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     /// What is said of a question.
-    fn judged<'a>(rules: &'a Rules, name: &[u8], rtype: Rtype, from: Asking) -> Verdict<'a> {
+    fn judged<'a>(rules: &'a Rules, name: &[u8], rtype: Rtype, from: Arrival) -> Verdict<'a> {
         let head = [&[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name].concat();
         let message = [&head[..], &rtype.to_int().to_be_bytes(), &[0, 1]].concat();
         let mut folded = Folded::root();
@@ -296,7 +296,7 @@ mod tests {
             &Rules::default(),
         );
         let (inside, outside) = (from("::ffff:10.1.2.3"), from("192.0.2.1"));
-        let connected = Asking { is_datagram: false, ..outside };
+        let connected = Arrival { is_datagram: false, ..outside };
         let blocked = Verdict::Says(Says::Barred(Rcode::NXDOMAIN, ExtendedError::Blocked));
         let refused = Verdict::Says(Says::Barred(Rcode::REFUSED, ExtendedError::Prohibited));
         for (name, rtype, from, expected) in [
@@ -331,7 +331,7 @@ mod tests {
         );
         let ask = |name: &str, last, now_ns| {
             let client = [192, 0, 2, last].into();
-            judged(&rules, &wire(name), Rtype::A, Asking { client, now_ns, ..from("192.0.2.1") })
+            judged(&rules, &wire(name), Rtype::A, Arrival { client, now_ns, ..from("192.0.2.1") })
         };
         let refused = Verdict::Says(Says::Barred(Rcode::REFUSED, ExtendedError::Prohibited));
         let truncated = Verdict::Says(Says::Truncated);
@@ -384,7 +384,7 @@ mod tests {
                     Some(Then::Pool(pool)) => Verdict::Pool(*pool),
                     _ => Verdict::Pool(0),
                 };
-                let from = Asking { client, ..from("192.0.2.1") };
+                let from = Arrival { client, ..from("192.0.2.1") };
                 prop_assert_eq!(judged(&ready, &name, rtype, from), expected);
             }
         }

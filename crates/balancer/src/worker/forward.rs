@@ -20,7 +20,7 @@ use crate::lines::place_of;
 use crate::message::{Says, UDP_PAYLOAD, answer, rcode};
 use crate::pending::{Asker, Index, Unmatched, Waiting};
 use crate::picker::Picker;
-use crate::rules::{Asking, Verdict};
+use crate::rules::{Arrival, Verdict};
 
 impl Bench {
     /// Takes in what a client has sent.
@@ -33,8 +33,8 @@ impl Bench {
         let picker = &self.worker.picker;
         let (key, question_end, edns, verdict) = match Query::read(octets, &mut self.name) {
             Ok(query) => {
-                let asking = Asking { client: client.ip(), is_datagram: true, now_ns: now };
-                let verdict = picker.rules().judge(&query, asking, || picker.hash_client(client.ip()));
+                let arrival = Arrival { client: client.ip(), is_datagram: true, now_ns: now };
+                let verdict = picker.rules().judge(&query, arrival, || picker.hash_client(client.ip()));
                 if self.worker.cache.is_some() {
                     reuse::key(&query, octets, subnet.as_ref(), &mut self.cache_key);
                 }

@@ -199,8 +199,8 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             apart([("listen", listen.value, &listen.place), *bound].into_iter(), faults);
         }
     }
+    let back_ends: BTreeSet<SocketAddr> = rules::all(spec).map(|placed| placed.value.0).collect();
     for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.port() != 0) {
-        let back_ends: BTreeSet<SocketAddr> = rules::all(spec).map(|placed| placed.value.0).collect();
         for back_end in back_ends.iter().filter(|back_end| circle::leads_to(*value, **back_end)) {
             let what = if back_end == value {
                 format!("{value} is in listen and in backend: queries would go round in a circle")

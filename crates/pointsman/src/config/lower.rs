@@ -266,6 +266,18 @@ pub(super) fn without_effect<'a>(
     }
 }
 
+/// Whether a name is one of letters, digits, '-' and '_', at most so many octets.
+pub(super) fn is_plain(name: &Placed<String>, most: usize, faults: &mut Faults) -> bool {
+    let Placed { value, place } = name;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let is_plain = value.len() <= most && value.chars().all(plain);
+    if !is_plain {
+        let expected = format!("at most {most} letters, digits, '-' or '_'");
+        faults.push(place.fault(format!("name is {value:?}"), expected));
+    }
+    is_plain
+}
+
 /// Finds the first of too many.
 pub(super) fn at_most<'a>(
     most: usize,

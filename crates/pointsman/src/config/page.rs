@@ -44,18 +44,8 @@ pub(crate) fn template() -> String {
     for key in SECONDARY.keys {
         template_key(&mut text, key);
     }
-    text += "\n";
-    comment(&mut text, PRIMARY.about);
-    text += "#[[primary]]\n";
-    for key in PRIMARY.keys {
-        heading_key(&mut text, key);
-    }
-    text += "\n";
-    comment(&mut text, VIEW.about);
-    text += "#[[view]]\n";
-    for key in VIEW.keys {
-        heading_key(&mut text, key);
-    }
+    template_heading(&mut text, &PRIMARY);
+    template_heading(&mut text, &VIEW);
     text += "\n";
     comment(&mut text, PROBE.about);
     text += "#[[probe]]\n";
@@ -93,12 +83,7 @@ pub(crate) fn template() -> String {
     for key in BALANCE.keys {
         template_key(&mut text, key);
     }
-    text += "\n";
-    comment(&mut text, POOL.about);
-    text += "#[[balance.pool]]\n";
-    for key in POOL.keys {
-        heading_key(&mut text, key);
-    }
+    template_heading(&mut text, &POOL);
     text += "\n";
     comment(&mut text, RULE.about);
     text += "#[[balance.rule]]\n";
@@ -272,6 +257,16 @@ fn template_key<S>(text: &mut String, key: &Key<S>) {
     comment(text, &format!("Expected: {expected}."));
     let mark = if matches!(key.default, Default::Required(_)) { "" } else { "#" };
     let _ = writeln!(text, "{mark}{} = {}", key.name, key.default.shown());
+}
+
+/// A heading that may be repeated, commented out, with its keys.
+fn template_heading<S>(text: &mut String, section: &Section<S>) {
+    *text += "\n";
+    comment(text, section.about);
+    let _ = writeln!(text, "#[[{}]]", section.name);
+    for key in section.keys {
+        heading_key(text, key);
+    }
 }
 
 /// A key under a heading that is commented out, and what it requires with it.

@@ -10,6 +10,7 @@ use nameserver::health::probe::NAME_MAX;
 use nameserver::health::{Check, Http, Probe, Probes};
 use net::tls::client::{self, Trust};
 
+use super::lower::is_plain;
 use super::spec::{Place, Placed, ProbeSpec};
 use super::tls;
 
@@ -51,19 +52,13 @@ fn probe(spec: &ProbeSpec, faults: &mut Faults) -> Option<Probe> {
 }
 
 fn name(spec: &ProbeSpec, faults: &mut Faults) -> Option<String> {
-    let Some(Placed { value, place }) = &spec.name else {
+    let Some(name) = &spec.name else {
         if spec.given.lacks("name") {
             faults.push(spec.place.fault("the probe has no name", "a line name = \"web\""));
         }
         return None;
     };
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if value.len() > NAME_MAX || !value.chars().all(plain) {
-        let expected = format!("at most {NAME_MAX} letters, digits, '-' or '_'");
-        faults.push(place.fault(format!("name is {value:?}"), expected));
-        return None;
-    }
-    Some(value.clone())
+    is_plain(name, NAME_MAX, faults).then(|| name.value.clone())
 }
 
 fn check(spec: &ProbeSpec, faults: &mut Faults) -> Option<Check> {

@@ -15,7 +15,7 @@ use routing::balance::BACK_ENDS_MAX;
 
 use super::keys::{POOL, RULE};
 use super::kind::one_of;
-use super::lower::{at, at_most};
+use super::lower::{at, at_most, is_plain};
 use super::spec::{BalanceSpec, Placed, PoolSpec, RuleSpec, resolve};
 
 /// The longest name of a pool or rule, in octets.
@@ -33,9 +33,8 @@ pub(super) fn pools(spec: &BalanceSpec, faults: &mut Faults) -> (Vec<Server>, Ve
         names.push(name.map_or_else(String::new, |name| name.value.clone()));
         servers.add(names.len() - 1, &pool.backend, faults);
     }
-    let beyond = all(spec).filter(|placed| servers.is_beyond(placed.value.0)).map(|placed| &placed.place);
-    if let Some(place) = beyond.into_iter().next() {
-        faults.push(place.fault("there are too many back ends", format!("{BACK_ENDS_MAX} at most")));
+    if let Some(beyond) = all(spec).find(|placed| servers.is_beyond(placed.value.0)) {
+        faults.push(beyond.place.fault("there are too many back ends", format!("{BACK_ENDS_MAX} at most")));
     }
     (servers.servers, names)
 }
@@ -55,7 +54,7 @@ pub(super) fn rules(spec: &BalanceSpec, pools: &[String], faults: &mut Faults) -
     for given in spec.rule.iter().take(RULES_MAX) {
         RULE.required(&given.given, &given.place, faults);
         if let Some(before) = &for_all {
-            let what = format!("no query comes to the rule: {before} is for all of them");
+            let what = format!("no query comes to the rule: the rule {before} is for all of them");
             faults.push(given.place.fault(what, "a rule with conditions above it, or this one before it"));
         }
         let name = given.name.as_ref().filter(|name| is_own(name, &known, faults));
@@ -74,7 +73,7 @@ pub(super) fn rules(spec: &BalanceSpec, pools: &[String], faults: &mut Faults) -
             then,
         };
         if given.is_for_all() && rule.then != Then::Truncated {
-            for_all = Some(format!("the rule {}", rule.name));
+            for_all = Some(rule.name.clone());
         }
         rules.push(rule);
     }
@@ -127,13 +126,10 @@ impl RuleSpec {
 
 /// Whether it is a name, and none of these.
 fn is_own(name: &Placed<String>, others: &[String], faults: &mut Faults) -> bool {
-    let Placed { value, place } = name;
-    let is_plain = value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-    if value.len() > NAME_MAX || !is_plain {
-        let expected = format!("at most {NAME_MAX} letters, digits, '-' or '_'");
-        faults.push(place.fault(format!("name is {value:?}"), expected));
+    if !is_plain(name, NAME_MAX, faults) {
         return false;
     }
+    let Placed { value, place } = name;
     if others.contains(value) {
         faults.push(place.fault(format!("name is {value:?}, which another one has"), "a name of its own"));
         return false;
