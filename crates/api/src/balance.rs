@@ -49,6 +49,9 @@ pub struct BalanceStatus {
 pub struct BackEndStatus {
     /// Its address.
     pub address: String,
+    /// The name that its certificate is for; absent where it is not asked over TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<String>,
     /// `up`, `down` or `draining`.
     pub standing: String,
     /// Its weight.
@@ -135,6 +138,10 @@ pub struct NewBackEnd {
     /// Its address and port.
     #[schema(example = "192.0.2.1:53")]
     pub address: String,
+    /// The name that its certificate is for, where it is asked over TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "dns.example.com")]
+    pub tls: Option<String>,
     /// Its weight, from 1 to 10,000; of use to policies that have weights.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 10_000)]

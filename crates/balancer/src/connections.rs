@@ -17,7 +17,6 @@ use dns::reuse;
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::Admission;
-use net::client::Trouble;
 use net::clock::Clock;
 use net::tcp::Limits;
 use routing::Acl;
@@ -29,7 +28,7 @@ use crate::cache::{self, Cache, in_pool};
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
-use crate::exchange::{ASKED_MAX, Exchange, ask_by_datagram};
+use crate::exchange::{ASKED_MAX, NoAnswer, ask_by_datagram};
 use crate::field::{BackEnd, Field};
 use crate::health::is_failure;
 use crate::message::{BEHIND_MAX, OPT, Says, UDP_PAYLOAD, answer, rcode};
@@ -67,8 +66,6 @@ pub struct Connections {
     pub onward: Onward,
     /// How back ends learn whose they are.
     pub client_address: ClientAddress,
-    /// Connections to back ends.
-    pub exchange: Exchange,
     /// The clock of the whole balancer, by which leases run out.
     pub clock: Clock,
     /// How long one back end may take for an answer, with the wait for a connection to it.
@@ -385,42 +382,37 @@ impl Connections {
         let mut desk = self.desk();
         let Desk { picker, counters, .. } = &mut *desk;
         let (place, key, load) = (picked.back_end.place, picked.key, picked.load);
-        let trouble = match reply {
+        let why = match reply {
             Ok(Ok(reply)) => {
                 let latency = now.saturating_sub(picked.sent_ns);
                 picker.answered(place, key, load, rcode(&reply).to_int(), latency, now);
                 counters.answers.add(u64::from(!has_answer));
                 return Ended::Answered(reply);
             }
-            // What we lack here we lack for the others, too.
-            Ok(Err(cause)) if net::client::is_shortage(&cause) => {
-                picker.unsent(place);
-                counters.no_socket.add(1);
-                return Ended::Unsent;
-            }
-            // No port of ours leads there any more; to another one there may be some.
-            Ok(Err(cause)) if cause.kind() == io::ErrorKind::AddrNotAvailable => {
-                picker.unsent(place);
-                counters.no_socket.add(1);
-                return Ended::Failed { was_idle: true };
-            }
-            // Our own packet filter.
-            Ok(Err(cause)) if cause.kind() == io::ErrorKind::PermissionDenied => {
-                picker.unsent(place);
-                counters.send_failed.add(1);
-                return Ended::Failed { was_idle: true };
-            }
-            Ok(Err(cause)) => Trouble::of(&cause),
+            Ok(Err(cause)) => NoAnswer::of(&cause),
             Err(_) => {
                 picker.timed_out(place, key, load, now);
                 return Ended::Failed { was_idle: false };
             }
         };
-        if let Some(cells) = picker.cells(place) {
-            cells.refused.add(1);
+        match why {
+            // No back end is to blame.
+            NoAnswer::Shortage | NoAnswer::NoPort | NoAnswer::Filtered => {
+                picker.unsent(place);
+                let is_ours = why == NoAnswer::Filtered;
+                if is_ours { &counters.send_failed } else { &counters.no_socket }.add(1);
+            }
+            NoAnswer::Unreached | NoAnswer::Ended => {
+                if let Some(cells) = picker.cells(place) {
+                    cells.refused.add(1);
+                }
+                picker.failed(place, load, now);
+            }
         }
-        picker.failed(place, load, now);
-        Ended::Failed { was_idle: matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) }
+        match why {
+            NoAnswer::Shortage => Ended::Unsent,
+            _ => Ended::Failed { was_idle: why != NoAnswer::Ended },
+        }
     }
 
     /// Picks a back end of the query's pool that is not among `tried`; another one than the first is in the budget of those
@@ -465,7 +457,7 @@ impl Connections {
         told: &mut Told,
     ) -> io::Result<Vec<u8>> {
         let mut preface = Vec::new();
-        if self.onward == Onward::Datagrams {
+        if self.onward == Onward::Datagrams && back_end.tls().is_none() {
             self.client_address.preface(Transport::Datagram, way.client, way.local, &mut preface);
             if preface.len() + query.len() <= ASKED_MAX {
                 let address = back_end.address;
@@ -477,7 +469,7 @@ impl Connections {
         }
         preface.clear();
         self.client_address.preface(Transport::Stream, way.client, way.local, &mut preface);
-        self.exchange.ask(back_end, &preface, query, question_end, told).await
+        back_end.exchange.ask(&preface, query, question_end, told).await
     }
 
     fn now(&self) -> u64 {
@@ -500,7 +492,7 @@ fn padded(mut answer: Vec<u8>, query: &[u8], question_end: usize, way: Way) -> V
         let length = answer.len();
         // The least room that has a multiple behind the longest option.
         answer.resize(length + OPTION + PADDED_TO, 0);
-        let padded = pad(&mut answer, length, question_end);
+        let padded = pad(&mut answer, length, question_end, PADDED_TO);
         answer.truncate(padded);
     }
     answer
@@ -510,7 +502,7 @@ fn padded(mut answer: Vec<u8>, query: &[u8], question_end: usize, way: Way) -> V
 async fn first_good(overdue: &mut Overdue<Arc<BackEnd>>) -> Vec<u8> {
     loop {
         let (back_end, reply) = overdue.next().await;
-        back_end.strays.late.fetch_add(1, Ordering::Relaxed);
+        back_end.exchange.strays.late.fetch_add(1, Ordering::Relaxed);
         if reply[2] & TRUNCATED == 0 && !is_failure(rcode(&reply).to_int()) {
             return reply;
         }
@@ -564,7 +556,6 @@ pub(crate) mod tests {
             }),
             onward,
             client_address: ClientAddress::Hidden,
-            exchange: Exchange::default(),
             clock: Clock::new(),
             timeout: Duration::from_secs(1),
             tries: 2,
@@ -790,7 +781,7 @@ pub(crate) mod tests {
         let field = connections.field.load();
         let back_end = field.iter().find(|back_end| back_end.place == place).expect("it is there");
         let cells = &back_end.cells[0];
-        let late = back_end.strays.late.load(Ordering::Relaxed);
+        let late = back_end.exchange.strays.late.load(Ordering::Relaxed);
         [cells.answers(), cells.timeouts.get(), late, cells.in_flight()]
     }
 

@@ -365,7 +365,7 @@ fn sent(service: &Service, back_end: &BackEnd) -> (u64, u64) {
             (back_end.sum(|cells| &cells.datagrams), ended.sum())
         }
         Transport::Tcp => {
-            let opened = back_end.connections.load(Ordering::Relaxed);
+            let opened = back_end.exchange.opened.load(Ordering::Relaxed);
             (opened, opened)
         }
     }
@@ -377,7 +377,7 @@ fn answered(service: &Service, back_end: &BackEnd) -> u64 {
     let datagrams = back_end.cells.iter().filter(|cells| cells.datagrams.get() > 0);
     match service.transport() {
         Transport::Udp => datagrams.map(|cells| cells.answers() + cells.late.get()).sum(),
-        Transport::Tcp => back_end.connections.load(Ordering::Relaxed),
+        Transport::Tcp => back_end.exchange.opened.load(Ordering::Relaxed),
     }
 }
 

@@ -1,45 +1,86 @@
-//! One query to one back end on the connections' side: over a connection that it may share with others, or as a datagram.
+//! Queries to one back end over connections that they share.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dns::edns::OPTION;
+use dns::relay::{QUERY_PADDED_TO, pad};
+use net::client::Trouble;
+use net::tls::client::Encrypted;
+use net::tls::stream::Stream;
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::sync::Notify;
 
-use crate::field::BackEnd;
-use crate::pipeline::{Pipeline, UNDER_WAY_MAX};
+use crate::counters::Strays;
+use crate::pipeline::Pipeline;
 use crate::told::Told;
 
-/// Connections to one back end at a time (RFC 7766 §6.2.2): BIND serves 150 clients at a time if it is not told otherwise, some
-/// of them others. Where all of them are full, further queries wait, which is counted.
-pub const OPEN_MAX: usize = 128;
-
-/// Of them such as are new: BIND has room for ten that it has not accepted yet. One more than that is tried again by the
-/// kernel only a second later.
-const NEW_MAX: usize = 8;
-
-/// How long a connection is new, where no answer comes over it before: what a server takes to accept it.
-const NEW_WAIT: Duration = Duration::from_millis(10);
-
-/// Queries that share a connection before another one is opened: few, for a server that answers in the order in which it was
-/// asked lets them wait for each other, and one with threads may have one of them alone work for each connection.
-const SHARED_FEW: usize = 4;
-
-/// Connections to back ends, each shared by several queries once an answer has come over it: before, it may be one that the
-/// server has not even accepted.
-#[derive(Debug, Default)]
-pub struct Exchange {
-    servers: Mutex<HashMap<SocketAddr, Arc<Server>>>,
+/// How queries share connections.
+#[derive(Clone, Copy, Debug)]
+struct Sharing {
+    /// Connections at a time. Where all of them are full, further queries wait, which is counted.
+    open_max: usize,
+    /// Of them such as are new.
+    new_max: usize,
+    /// How long a connection is new, where no answer comes over it before.
+    new_wait: Duration,
+    /// Queries that share a connection before another one is opened.
+    few: usize,
+    /// Queries that share one at most.
+    under_way_max: usize,
+    /// How long a connection waits for its next query.
+    idle: Duration,
 }
 
-/// The connections of one back end.
-#[derive(Debug, Default)]
-struct Server {
+/// Connections to one back end at a time (RFC 7766 §6.2.2): BIND serves 150 clients at a time if it is not told otherwise, some
+/// of them others.
+pub const OPEN_MAX: usize = 128;
+
+/// Over TCP. BIND has room for ten connections that it has not accepted yet; one more than that is tried again by the
+/// kernel only a second later. A server that answers in the order in which it was asked lets queries wait for each other,
+/// and one with threads may have one of them alone work for each connection: few share one. BIND works on 23 of a
+/// connection at once. Most servers close one after ten idle seconds.
+const PLAIN: Sharing = Sharing {
+    open_max: OPEN_MAX,
+    new_max: 8,
+    new_wait: Duration::from_millis(10),
+    few: 4,
+    under_way_max: 16,
+    idle: Duration::from_secs(5),
+};
+
+/// Over TLS, where a new connection costs both ends more than many queries, and several ways there and back: queries rather
+/// wait for one that is new. Unbound works on 32 of a connection at once. Who closes one earlier is asked over another.
+const ENCRYPTED: Sharing = Sharing {
+    open_max: 32,
+    new_max: 2,
+    new_wait: Duration::from_millis(250),
+    few: 16,
+    under_way_max: 32,
+    idle: Duration::from_secs(30),
+};
+
+/// Queries that all connections to one server over TLS have room for.
+pub const ENCRYPTED_MAX: usize = ENCRYPTED.open_max * ENCRYPTED.under_way_max;
+
+/// The connections to one back end, each shared by several queries once an answer has come over it: before, it may be one that
+/// the server has not even accepted.
+#[derive(Debug)]
+pub struct Exchange {
+    address: SocketAddr,
+    tls: Option<Encrypted>,
+    /// Connections opened, also such as were refused.
+    pub opened: AtomicU64,
+    /// Queries that were sent over a connection while others were under way there.
+    pub pipelined: AtomicU64,
+    /// Queries that waited for room in a connection, because as many were open as may be, and all of them full.
+    pub crowded: AtomicU64,
+    /// What came over connections and ended nothing.
+    pub strays: Arc<Strays>,
     open: Mutex<Open>,
     /// Told when there may be room for a query that found none.
     freed: Notify,
@@ -50,9 +91,9 @@ struct Server {
 struct Open {
     /// Connections that further queries may share.
     shared: Vec<Arc<Pipeline>>,
-    /// How many there are in all, at most [`OPEN_MAX`].
+    /// How many there are in all.
     all: usize,
-    /// How many of them are new, at most [`NEW_MAX`].
+    /// How many of them are new.
     new: usize,
 }
 
@@ -66,37 +107,64 @@ enum Room {
 
 /// A connection that is counted, until this is dropped.
 struct Counted {
-    server: Arc<Server>,
+    exchange: Arc<Exchange>,
     among: fn(&mut Open) -> &mut usize,
 }
 
 /// A query's place in a connection, until this is dropped.
 struct Place {
-    server: Arc<Server>,
+    exchange: Arc<Exchange>,
     pipeline: Arc<Pipeline>,
-    is_answered: bool,
+    /// Which of the connection's queries it is; 0 before it is asked.
+    number: u64,
 }
 
 impl Exchange {
-    /// Asks over a connection, as soon as there is room in one. `query` has the id with which it is asked, and the answer one
+    /// None is open yet. The server answers here: over TLS where it is said how, else over TCP.
+    pub fn new(address: SocketAddr, tls: Option<Encrypted>) -> Exchange {
+        Exchange {
+            address,
+            tls,
+            opened: AtomicU64::new(0),
+            pipelined: AtomicU64::new(0),
+            crowded: AtomicU64::new(0),
+            strays: Arc::default(),
+            open: Mutex::default(),
+            freed: Notify::new(),
+        }
+    }
+
+    /// Where the server answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How the server is asked over TLS, where it is.
+    pub fn tls(&self) -> Option<&Encrypted> {
+        self.tls.as_ref()
+    }
+
+    /// Asks over a connection, as soon as there is room in one; over TLS the query is padded, where it has EDNS. `query` has the id with which it is asked, and the answer one
     /// that may be another. A connection that begins with a preface is this query's alone. Who no longer waits may still find
     /// the answer in `told`, later.
     ///
     /// # Errors
-    /// What the system says, or that the connection ended before the answer came.
+    /// What the system says, that the server comes to no terms over TLS (`ConnectionRefused`), or that the connection ended
+    /// before the answer came; see [`NoAnswer`].
     pub async fn ask(
-        &self,
-        back_end: &Arc<BackEnd>,
+        self: &Arc<Self>,
         preface: &[u8],
         query: &[u8],
         question_end: usize,
         told: &mut Told,
     ) -> io::Result<Vec<u8>> {
-        let (server, may_share, mut few) = (self.server(back_end.address), preface.is_empty(), SHARED_FEW);
+        let padded = self.tls.is_some().then(|| padded(query, question_end));
+        let query = padded.as_deref().unwrap_or(query);
+        let (may_share, mut few) = (preface.is_empty(), self.sharing().few);
         loop {
-            match server.room(back_end, may_share, few).await {
+            match self.room(may_share, few).await {
                 Room::New(counted) => {
-                    return server.ask_anew(back_end, preface, query, question_end, counted, told).await;
+                    return self.ask_anew(preface, query, question_end, counted, told).await;
                 }
                 Room::Shared(place) => match place.ask(query, question_end, told).await {
                     Some(reply) => return Ok(reply),
@@ -108,30 +176,23 @@ impl Exchange {
         }
     }
 
-    fn server(&self, address: SocketAddr) -> Arc<Server> {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if !servers.contains_key(&address) {
-            // Those of back ends that are gone; who asks or has a connection there has it, too.
-            servers.retain(|_, server| Arc::strong_count(server) > 1);
-        }
-        servers.entry(address).or_default().clone()
+    fn sharing(&self) -> &'static Sharing {
+        if self.tls.is_some() { &ENCRYPTED } else { &PLAIN }
     }
-}
 
-impl Server {
     /// Waits for room; `few` is how many may share a connection as long as another one may be opened.
-    async fn room(self: &Arc<Self>, back_end: &BackEnd, may_share: bool, few: usize) -> Room {
+    async fn room(self: &Arc<Self>, may_share: bool, few: usize) -> Room {
         let mut has_waited = false;
         loop {
-            if let Some(room) = self.find_room(back_end, may_share, few) {
+            if let Some(room) = self.find_room(may_share, few) {
                 if has_waited {
                     // There may be room for another one that waits.
                     self.freed.notify_one();
                 }
                 return room;
             }
-            if !has_waited && self.open().all == OPEN_MAX {
-                back_end.crowded.fetch_add(1, Ordering::Relaxed);
+            if !has_waited && self.open().all == self.sharing().open_max {
+                self.crowded.fetch_add(1, Ordering::Relaxed);
             }
             has_waited = true;
             self.freed.notified().await;
@@ -139,17 +200,18 @@ impl Server {
     }
 
     /// Room where the fewest are under way; the first of equals, so that others become idle.
-    fn find_room(self: &Arc<Self>, back_end: &BackEnd, may_share: bool, few: usize) -> Option<Room> {
+    fn find_room(self: &Arc<Self>, may_share: bool, few: usize) -> Option<Room> {
+        let sharing = self.sharing();
         let mut open = self.open();
         open.shared.retain(|pipeline| !pipeline.is_over());
-        let may_open = open.all < OPEN_MAX && open.new < NEW_MAX;
-        let most = if may_open { few } else { UNDER_WAY_MAX };
+        let may_open = open.all < sharing.open_max && open.new < sharing.new_max;
+        let most = if may_open { few } else { sharing.under_way_max };
         let under_way = |pipeline: &&Arc<Pipeline>| pipeline.under_way.load(Ordering::Relaxed);
         let least = open.shared.iter().filter(|_| may_share).min_by_key(under_way);
         if let Some(pipeline) = least.filter(|pipeline| under_way(pipeline) < most).cloned() {
             let before = pipeline.under_way.fetch_add(1, Ordering::Relaxed);
-            back_end.pipelined.fetch_add(u64::from(before > 0), Ordering::Relaxed);
-            return Some(Room::Shared(Place { server: self.clone(), pipeline, is_answered: false }));
+            self.pipelined.fetch_add(u64::from(before > 0), Ordering::Relaxed);
+            return Some(Room::Shared(Place { exchange: self.clone(), pipeline, number: 0 }));
         }
         if !may_open {
             return None;
@@ -157,35 +219,31 @@ impl Server {
         open.all += 1;
         open.new += 1;
         Some(Room::New([
-            Counted { server: self.clone(), among: |open| &mut open.all },
-            Counted { server: self.clone(), among: |open| &mut open.new },
+            Counted { exchange: self.clone(), among: |open| &mut open.all },
+            Counted { exchange: self.clone(), among: |open| &mut open.new },
         ]))
     }
 
     /// Asks over a new connection, which others share once an answer has come, if it is not this query's alone.
     async fn ask_anew(
         self: &Arc<Self>,
-        back_end: &Arc<BackEnd>,
         preface: &[u8],
         query: &[u8],
         question_end: usize,
         [open, new]: [Counted; 2],
         told: &mut Told,
     ) -> io::Result<Vec<u8>> {
-        let address = back_end.address;
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Where there was no descriptor for one, nothing is begun that the agent would look for.
-        back_end.connections.fetch_add(1, Ordering::Relaxed);
-        let stream = socket.connect(address).await?;
-        stream.set_nodelay(true)?;
-        let pipeline = Arc::new(Pipeline::begin(stream, preface, back_end.clone(), open));
+        let stream = self.connect().await?;
+        let Sharing { new_wait, under_way_max, idle, .. } = *self.sharing();
+        let pipeline = Pipeline::begin(stream, preface, (under_way_max, idle), self.strays.clone(), open);
+        let pipeline = Arc::new(pipeline);
         let reply = {
-            let answer = pipeline.ask(query, question_end);
+            let (_, answer) = pipeline.ask(query, question_end);
             let mut reply = pin!(told.over_connection(answer, pipeline.clone()));
             tokio::select! {
                 biased;
                 reply = &mut reply => reply,
-                () = tokio::time::sleep(NEW_WAIT) => {
+                () = tokio::time::sleep(new_wait) => {
                     drop(new);
                     reply.await
                 }
@@ -199,6 +257,19 @@ impl Server {
         Ok(reply)
     }
 
+    async fn connect(&self) -> io::Result<Stream> {
+        let socket = if self.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Where there was no descriptor for one, nothing is begun that the agent would look for.
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let stream = socket.connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else { return Ok(Stream::Plain(stream)) };
+        let agreed = tls.agree(stream).await;
+        agreed.map_err(|why| {
+            io::Error::new(io::ErrorKind::ConnectionRefused, format!("no terms over TLS: {why}"))
+        })
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -206,31 +277,68 @@ impl Server {
 
 impl Place {
     async fn ask(mut self, query: &[u8], question_end: usize, told: &mut Told) -> Option<Vec<u8>> {
-        let answer = self.pipeline.ask(query, question_end);
-        let reply = told.over_connection(answer, self.pipeline.clone()).await;
-        self.is_answered = reply.is_some();
-        reply
+        let (number, answer) = self.pipeline.ask(query, question_end);
+        self.number = number;
+        told.over_connection(answer, self.pipeline.clone()).await
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self.server.open();
+        let mut open = self.exchange.open();
         self.pipeline.under_way.fetch_sub(1, Ordering::Relaxed);
-        if !self.is_answered {
-            // Who comes after one that waits in vain may wait for it: those that are under way go on, and no others come.
+        if self.pipeline.last_answered() < self.number {
+            // Who comes after one that waits in vain may wait for it, as long as nobody who did has an answer: those that are
+            // under way go on, and no others come.
             open.shared.retain(|pipeline| !Arc::ptr_eq(pipeline, &self.pipeline));
         }
         drop(open);
-        self.server.freed.notify_one();
+        self.exchange.freed.notify_one();
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        *(self.among)(&mut self.server.open()) -= 1;
-        self.server.freed.notify_one();
+        *(self.among)(&mut self.exchange.open()) -= 1;
+        self.exchange.freed.notify_one();
     }
+}
+
+/// Why a query that was to go to a back end has no answer of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// Something of this machine has run out, which others would lack, too.
+    Shortage,
+    /// No port of ours leads there any more; to another one there may be some.
+    NoPort,
+    /// Our own packet filter will not have it.
+    Filtered,
+    /// Nobody is there, or comes to terms: nobody has worked for it.
+    Unreached,
+    /// The connection ended, or something else is wrong with it.
+    Ended,
+}
+
+impl NoAnswer {
+    /// Tells what an error of [`Exchange::ask`] or [`ask_by_datagram`] is about.
+    pub fn of(error: &io::Error) -> NoAnswer {
+        match (error.kind(), Trouble::of(error)) {
+            _ if net::client::is_shortage(error) => NoAnswer::Shortage,
+            (io::ErrorKind::AddrNotAvailable, _) => NoAnswer::NoPort,
+            (io::ErrorKind::PermissionDenied, _) => NoAnswer::Filtered,
+            (io::ErrorKind::ConnectionRefused, _) | (_, Trouble::NoWay) => NoAnswer::Unreached,
+            _ => NoAnswer::Ended,
+        }
+    }
+}
+
+/// A query whose length says little (RFC 8467 §4.1), where it has room for that.
+fn padded(query: &[u8], question_end: usize) -> Vec<u8> {
+    let mut padded = query.to_vec();
+    padded.resize(query.len() + OPTION + QUERY_PADDED_TO, 0);
+    let length = pad(&mut padded, query.len(), question_end, QUERY_PADDED_TO);
+    padded.truncate(length);
+    padded
 }
 
 fn ended() -> io::Error {
@@ -261,7 +369,6 @@ pub async fn ask_by_datagram(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::Strays;
     use dns::query::TRUNCATED;
     use net::framing::prefix;
     use net::udp::DATAGRAM_MAX;
@@ -313,7 +420,6 @@ mod tests {
     /// Who asks a server, and the server.
     struct Bench {
         exchange: Arc<Exchange>,
-        back_end: Arc<BackEnd>,
         listener: TcpListener,
     }
 
@@ -321,15 +427,15 @@ mod tests {
         async fn new() -> Bench {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
             let address = listener.local_addr().expect("it is bound");
-            Bench { exchange: Arc::default(), back_end: Arc::new(BackEnd::new(0, address, 1, 1)), listener }
+            Bench { exchange: Arc::new(Exchange::new(address, None)), listener }
         }
 
         /// Asks for a name; the answer has an id of the connection.
         fn ask(&self, name: u8, preface: &'static [u8]) -> JoinHandle<io::Result<Vec<u8>>> {
-            let (exchange, back_end) = (self.exchange.clone(), self.back_end.clone());
-            tokio::spawn(async move {
-                exchange.ask(&back_end, preface, &query(name), QUERY.len(), &mut Told::Nothing).await
-            })
+            let exchange = self.exchange.clone();
+            tokio::spawn(
+                async move { exchange.ask(preface, &query(name), QUERY.len(), &mut Told::Nothing).await },
+            )
         }
 
         async fn accept(&self) -> TcpStream {
@@ -347,11 +453,11 @@ mod tests {
         }
 
         fn connections(&self) -> u64 {
-            self.back_end.connections.load(Ordering::Relaxed)
+            self.exchange.opened.load(Ordering::Relaxed)
         }
 
         fn strays(&self) -> [u64; 3] {
-            let Strays { late, alien, wrong_question } = &self.back_end.strays;
+            let Strays { late, alien, wrong_question } = &*self.exchange.strays;
             [late, alien, wrong_question].map(|count| count.load(Ordering::Relaxed))
         }
     }
@@ -365,7 +471,7 @@ mod tests {
     async fn queries_share_a_connection_and_are_answered_in_any_order() {
         let bench = Bench::new().await;
         let mut stream = bench.proven().await;
-        let names = &b"bcde"[..SHARED_FEW];
+        let names = &b"bcde"[..PLAIN.few];
         let asked: Vec<_> = names.iter().map(|name| bench.ask(*name, &[])).collect();
         let mut queries = Vec::new();
         for _ in names {
@@ -373,7 +479,7 @@ mod tests {
         }
         let ids: HashSet<&[u8]> = queries.iter().map(|query| &query[..2]).collect();
         assert_eq!(ids.len(), names.len());
-        assert_eq!(bench.back_end.pipelined.load(Ordering::Relaxed), names.len() as u64 - 1);
+        assert_eq!(bench.exchange.pipelined.load(Ordering::Relaxed), names.len() as u64 - 1);
         // One more than are to wait for each other.
         let more = bench.ask(b'f', &[]);
         tokio::spawn(serve(bench.accept().await));
@@ -397,7 +503,7 @@ mod tests {
         }
         // Nobody is answered yet, and all others wait; as many as may be open are only now.
         asked.push(bench.ask(b'a', &[]));
-        while bench.back_end.crowded.load(Ordering::Relaxed) == 0 {
+        while bench.exchange.crowded.load(Ordering::Relaxed) == 0 {
             tokio::task::yield_now().await;
         }
         accepted.into_iter().for_each(|stream| drop(tokio::spawn(serve(stream))));
@@ -500,14 +606,10 @@ mod tests {
         let bench = Bench::new().await;
         let mut stream = bench.proven().await;
         assert_eq!(stream.read(&mut [0]).await.expect("it has ended"), 0);
-        // Its place is free again, and nothing is kept of who is not asked.
-        let server = bench.exchange.server(bench.back_end.address);
-        while server.open().all > 0 {
+        // Its place is free again.
+        while bench.exchange.open().all > 0 {
             tokio::task::yield_now().await;
         }
-        drop(server);
-        bench.exchange.server(([127, 0, 0, 1], 9).into());
-        assert_eq!(bench.exchange.servers.lock().expect("nothing panics").len(), 1);
     }
 
     #[tokio::test]

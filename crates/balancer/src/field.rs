@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use net::count::Count;
+use net::tls::client::Encrypted;
 use routing::balance::{BACK_ENDS_MAX, Lease, Quota, Set};
 
-use crate::counters::{Cells, RCODES, Strays};
+use crate::counters::{Cells, RCODES};
+use crate::exchange::Exchange;
 use crate::health::{WHOLE, is_failure};
 use crate::rules::Rules;
 
@@ -148,7 +150,7 @@ impl Standing {
 pub struct BackEnd {
     /// Its place in the field, from 0.
     pub place: usize,
-    /// Where it answers, over UDP and TCP.
+    /// Where it answers: over UDP and TCP, or over TLS.
     pub address: SocketAddr,
     /// The weight, from 1 to [`WEIGHT_MAX`].
     pub weight: u32,
@@ -163,14 +165,8 @@ pub struct BackEnd {
     pub udp: Granted,
     /// What its agent has granted in connections to be opened.
     pub tcp: Granted,
-    /// Connections opened to it since it was added, also such as it refused.
-    pub connections: AtomicU64,
-    /// Queries that were sent over a connection while others were under way there.
-    pub pipelined: AtomicU64,
-    /// Queries that waited for room in a connection, because as many were open as may be, and all of them full.
-    pub crowded: AtomicU64,
-    /// What came over connections and ended nothing.
-    pub strays: Strays,
+    /// Connections to it.
+    pub exchange: Arc<Exchange>,
     /// Reports from its address that are not signed with our key.
     pub unsigned: AtomicU64,
     /// Whether a worker wants to know at once whether it is there.
@@ -285,10 +281,7 @@ impl BackEnd {
             share: AtomicU32::new(WHOLE),
             udp: Granted::default(),
             tcp: Granted::default(),
-            connections: AtomicU64::new(0),
-            pipelined: AtomicU64::new(0),
-            crowded: AtomicU64::new(0),
-            strays: Strays::default(),
+            exchange: Arc::new(Exchange::new(address, None)),
             unsigned: AtomicU64::new(0),
             is_doubted: AtomicBool::new(false),
             replied: AtomicU64::new(0),
@@ -299,6 +292,17 @@ impl BackEnd {
     #[must_use]
     pub fn of_pools(self, pools: Pools) -> BackEnd {
         BackEnd { pools, ..self }
+    }
+
+    /// The same, asked over TLS where it is said how, and there alone.
+    #[must_use]
+    pub fn over_tls(self, tls: Option<Encrypted>) -> BackEnd {
+        BackEnd { exchange: Arc::new(Exchange::new(self.address, tls)), ..self }
+    }
+
+    /// How it is asked over TLS, where it is.
+    pub fn tls(&self) -> Option<&Encrypted> {
+        self.exchange.tls()
     }
 
     /// Whether it gets queries.

@@ -16,8 +16,8 @@
 //! - [`doubts`]: back ends that may be gone.
 //! - [`front`]: clients over connections as they come; [`conversation`]: one over TCP or TLS, `https` over HTTPS, `quic` over QUIC;
 //!   [`connections`]: what they share, and how their queries are carried.
-//! - [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection that several share; [`told`]: where
-//!   the answer comes, in time or late.
+//! - [`exchange`]: the connections to one back end; [`pipeline`]: one of them, which several queries share; [`told`]: where
+//!   the answer to one comes, in time or late; [`relay`]: a worker's queries on their way to them.
 //! - `under_way`: what a client over HTTPS or QUIC waits for.
 //! - [`message`]: what answers a query, and the answers that are made here.
 //! - [`circle`]: who must not be a back end.
@@ -52,6 +52,7 @@ pub mod pending;
 pub mod picker;
 pub mod pipeline;
 mod quic;
+pub mod relay;
 pub mod rules;
 pub mod service;
 pub mod told;

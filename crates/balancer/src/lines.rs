@@ -1,12 +1,15 @@
-//! A worker's lines: its sockets to back ends, opened, mended, and sent over in batches.
+//! A worker's lines: its sockets to back ends, opened, mended, and sent over in batches; and its ways to those over TLS.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
+use std::sync::Arc;
 
 use net::client::{Outgoing, Readiness, Trouble};
 use net::count::Count;
 use routing::balance::{BACK_ENDS_MAX, Set};
 
+use crate::exchange::Exchange;
 use crate::pending::Index;
+use crate::relay::{Carried, Relay, Relayed};
 
 /// The most lines of one back end: sixteen times as many ports and ids as one has.
 pub const SOCKETS_MAX: usize = 16;
@@ -18,11 +21,13 @@ pub const LINES_MAX: usize = BACK_ENDS_MAX * SOCKETS_MAX;
 /// seldom enough that errors, which anybody on the way can make up, cost the queries that wait only once in it.
 pub const MEND_NS: u64 = 1_000_000_000;
 
-/// A socket to a back end, and what waits to be sent over it.
+/// A way to a back end.
 #[derive(Debug)]
-struct Line {
-    socket: UdpSocket,
-    outgoing: Outgoing,
+enum Line {
+    /// A socket, and what waits to be sent over it.
+    Datagrams { socket: UdpSocket, outgoing: Outgoing },
+    /// Over TLS.
+    Relayed(Relayed),
 }
 
 /// The lines of one worker to all back ends. A line goes by its number, a back end by its place.
@@ -46,6 +51,7 @@ pub struct Lines {
     closed: Set,
     /// When lines were last opened again.
     mended_ns: u64,
+    relay: Relay,
 }
 
 /// The place of the back end that a line leads to.
@@ -54,8 +60,8 @@ pub fn place_of(line: u16) -> usize {
 }
 
 impl Lines {
-    /// None is open yet; each back end is to have so many.
-    pub fn new(sockets: usize) -> Lines {
+    /// None is open yet; each back end is to have so many, or one by the relay where it is asked over TLS.
+    pub fn new(sockets: usize, relay: Relay) -> Lines {
         Lines {
             lines: (0..LINES_MAX).map(|_| None).collect(),
             sockets,
@@ -67,12 +73,18 @@ impl Lines {
             incomplete: Set::EMPTY,
             closed: Set::EMPTY,
             mended_ns: 0,
+            relay,
         }
     }
 
-    /// Opens the lines of a back end that are not open; `readiness` tells of each by its number.
-    pub fn open(&mut self, place: usize, address: SocketAddr, readiness: &Readiness) {
-        let first = place * SOCKETS_MAX;
+    /// Opens the lines of a back end that are not open; `readiness` tells of each socket by its line's number.
+    pub fn open(&mut self, place: usize, to: &Arc<Exchange>, readiness: &Readiness) {
+        let (first, address) = (place * SOCKETS_MAX, to.address());
+        if to.tls().is_some() {
+            let relay = &self.relay;
+            self.lines[first].get_or_insert_with(|| Line::Relayed(relay.open(first as u16, to.clone())));
+            return;
+        }
         let mut refused = None;
         for line in first..first + self.sockets {
             if self.lines[line].is_some() {
@@ -81,7 +93,7 @@ impl Lines {
             let opened = net::client::ask_for_many(address, None).and_then(|socket| {
                 readiness.add(&socket, line as u64, false)?;
                 let outgoing = Outgoing::merging(&socket);
-                Ok(Line { socket, outgoing })
+                Ok(Line::Datagrams { socket, outgoing })
             });
             match opened {
                 Ok(opened) => self.lines[line] = Some(opened),
@@ -162,24 +174,36 @@ impl Lines {
         numbers.filter(move |line| self.lines[*line].is_some()).map(|line| line as u16)
     }
 
-    /// The socket of a line, if it is open.
+    /// The socket of a line, if it has one.
     pub fn socket(&self, line: u16) -> Option<&UdpSocket> {
-        self.lines[usize::from(line)].as_ref().map(|open| &open.socket)
+        match &self.lines[usize::from(line)] {
+            Some(Line::Datagrams { socket, .. }) => Some(socket),
+            _ => None,
+        }
+    }
+
+    /// Takes what has come back from back ends over TLS, of which no socket tells.
+    pub fn take_carried(&self) -> Vec<Carried> {
+        self.relay.take()
     }
 
     /// Sends the datagram of a query over a line with others, at the next [`flush`](Self::flush) at the latest;
-    /// `failed` counts what the system refuses. False where the line is full of what the system has no room for now.
+    /// `failed` counts what the system refuses. False where the line is full of what there is no room for now.
     #[must_use]
     pub fn push(&mut self, line: u16, query: Index, octets: &[u8], failed: &Count) -> bool {
-        let Some(open) = &mut self.lines[usize::from(line)] else { return false };
-        if open.outgoing.is_full() {
+        let outgoing = match &mut self.lines[usize::from(line)] {
+            Some(Line::Datagrams { outgoing, .. }) => outgoing,
+            Some(Line::Relayed(relayed)) => return relayed.push(octets),
+            None => return false,
+        };
+        if outgoing.is_full() {
             return false;
         }
-        if open.outgoing.is_empty() {
+        if outgoing.is_empty() {
             self.ready.push(line);
         }
-        open.outgoing.push_marked(octets, query.0);
-        if open.outgoing.is_full() {
+        outgoing.push_marked(octets, query.0);
+        if outgoing.is_full() {
             self.send(line, failed);
         }
         true
@@ -190,7 +214,8 @@ impl Lines {
         let mut ready = std::mem::take(&mut self.ready);
         ready.retain(|line| {
             self.send(*line, failed);
-            self.lines[usize::from(*line)].as_ref().is_some_and(|open| !open.outgoing.is_empty())
+            let line = &self.lines[usize::from(*line)];
+            matches!(line, Some(Line::Datagrams { outgoing, .. }) if !outgoing.is_empty())
         });
         self.ready = ready;
     }
@@ -207,9 +232,9 @@ impl Lines {
     }
 
     fn send(&mut self, line: u16, failed: &Count) {
-        let Some(open) = &mut self.lines[usize::from(line)] else { return };
+        let Some(Line::Datagrams { socket, outgoing }) = &mut self.lines[usize::from(line)] else { return };
         let (mut troubles, refused) = ([None; 2], &mut self.refused);
-        open.outgoing.send_marked(&open.socket, |query, told| {
+        outgoing.send_marked(socket, |query, told| {
             let Err(error) = told else { return };
             failed.add(1);
             refused.push((line, Index(query)));
@@ -219,7 +244,7 @@ impl Lines {
                 trouble => troubles[0] = Some(trouble),
             }
         });
-        let earlier = open.outgoing.take_earlier().map(|error| Trouble::of(&error));
+        let earlier = outgoing.take_earlier().map(|error| Trouble::of(&error));
         for trouble in troubles.into_iter().chain([earlier]).flatten() {
             self.hear(place_of(line), trouble);
         }
@@ -228,6 +253,7 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
     use std::time::Duration;
@@ -240,7 +266,9 @@ mod tests {
             let (ours, theirs) = UnixDatagram::pair().expect("a pair");
             ours.set_nonblocking(true).expect("it is set");
             for line in self.lines[place * SOCKETS_MAX..][..SOCKETS_MAX].iter_mut().flatten() {
-                line.socket = UdpSocket::from(OwnedFd::from(ours.try_clone().expect("a descriptor")));
+                if let Line::Datagrams { socket, .. } = line {
+                    *socket = UdpSocket::from(OwnedFd::from(ours.try_clone().expect("a descriptor")));
+                }
             }
             theirs
         }
@@ -248,17 +276,25 @@ mod tests {
         /// Has the lines of a back end lead to where nobody takes anything; returns what must be kept for that.
         pub(crate) fn stop_up(&mut self, place: usize) -> UnixDatagram {
             let theirs = self.divert(place);
-            let socket = self.lines[place * SOCKETS_MAX..].iter().flatten().next().expect("it is open");
-            while socket.socket.send(&[0; 64]).is_ok() {}
+            let socket = self.socket((place * SOCKETS_MAX) as u16).expect("it is open");
+            while socket.send(&[0; 64]).is_ok() {}
             theirs
         }
+    }
+
+    fn relay() -> Relay {
+        Relay::new(crate::relay::tests::nowhere(), Duration::ZERO).expect("there are descriptors")
+    }
+
+    fn to(address: SocketAddr) -> Arc<Exchange> {
+        Arc::new(Exchange::new(address, None))
     }
 
     #[test]
     fn what_finds_no_room_waits_until_there_is_some() {
         let readiness = Readiness::new().expect("there are descriptors");
-        let (mut lines, failed) = (Lines::new(1), Count::default());
-        lines.open(1, ([127, 0, 0, 1], 9).into(), &readiness);
+        let (mut lines, failed) = (Lines::new(1, relay()), Count::default());
+        lines.open(1, &to(([127, 0, 0, 1], 9).into()), &readiness);
         let theirs = lines.stop_up(1);
         let line = SOCKETS_MAX as u16;
         let mut pushed = 0_u64;
@@ -285,10 +321,10 @@ mod tests {
     #[test]
     fn lines_that_are_missing_are_opened_again_and_the_others_stay() {
         let readiness = Readiness::new().expect("there are descriptors");
-        let mut lines = Lines::new(2);
+        let mut lines = Lines::new(2, relay());
         let address = ([127, 0, 0, 1], 9).into();
         let port = |lines: &Lines, line| lines.socket(line).and_then(|socket| socket.local_addr().ok());
-        lines.open(1, address, &readiness);
+        lines.open(1, &to(address), &readiness);
         let (first, second) = (SOCKETS_MAX as u16, SOCKETS_MAX as u16 + 1);
         let before = port(&lines, first);
         lines.lines[usize::from(second)] = None;
@@ -298,7 +334,7 @@ mod tests {
         assert_eq!((ailing, broken), (Set::EMPTY.with(1), Set::EMPTY));
         assert_eq!(lines.of(1).collect::<Vec<_>>(), [first]);
         lines.begin_with(1);
-        lines.open(1, address, &readiness);
+        lines.open(1, &to(address), &readiness);
         assert_eq!(lines.of(1).collect::<Vec<_>>(), [second, first]);
         assert!(before.is_some() && port(&lines, first) == before && lines.incomplete.is_empty());
     }
@@ -309,8 +345,8 @@ mod tests {
         let address = nobody.local_addr().expect("it is bound");
         drop(nobody);
         let mut readiness = Readiness::new().expect("there are descriptors");
-        let (mut lines, failed) = (Lines::new(1), Count::default());
-        lines.open(1, address, &readiness);
+        let (mut lines, failed) = (Lines::new(1, relay()), Count::default());
+        lines.open(1, &to(address), &readiness);
         let line = SOCKETS_MAX as u16;
         assert!(lines.push(line, Index::ANY, &[7; 32], &failed));
         lines.flush(&failed);
@@ -327,8 +363,8 @@ mod tests {
     #[test]
     fn which_queries_were_refused_is_known() {
         let readiness = Readiness::new().expect("there are descriptors");
-        let (mut lines, failed) = (Lines::new(1), Count::default());
-        lines.open(1, ([127, 0, 0, 1], 9).into(), &readiness);
+        let (mut lines, failed) = (Lines::new(1, relay()), Count::default());
+        lines.open(1, &to(([127, 0, 0, 1], 9).into()), &readiness);
         // The system has no datagrams that are so long.
         let (line, too_long) = (SOCKETS_MAX as u16, 65_520);
         let mut count = 0;
@@ -355,7 +391,7 @@ mod tests {
             (Trouble::NoWay, true, true),
             (Trouble::Socket, true, false),
         ] {
-            let mut lines = Lines::new(1);
+            let mut lines = Lines::new(1, relay());
             lines.hear(3, trouble);
             let heard = [lines.broken, lines.take_gone()].map(|places| places.contains(3));
             assert_eq!(heard, [is_broken, is_gone], "{trouble:?}");

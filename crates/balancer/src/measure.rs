@@ -6,13 +6,18 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::exchange::Exchange;
 use crate::health::is_failure;
 use crate::message::answers;
+use crate::service::Server;
+use crate::told::Told;
 use crate::watch::Probing;
 
 /// Queries that wait for answers at a time: enough that a server is never idle, and few enough that none is dropped.
@@ -37,7 +42,19 @@ const WEIGHT_MAX: f64 = 100.0;
 ///
 /// # Errors
 /// What the system says; `TimedOut` where no good answer came at all.
-pub async fn rate(address: SocketAddr, probing: &Probing) -> io::Result<f64> {
+pub async fn rate(server: &Server, probing: &Probing) -> io::Result<f64> {
+    let good = match &server.tls {
+        None => by_datagrams(server.address, probing).await?,
+        Some(tls) => over_tls(Exchange::new(server.address, Some(tls.clone())), probing).await?,
+    };
+    if good == 0 {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "no good answer came"));
+    }
+    Ok(good as f64 / MEASURED.as_secs_f64())
+}
+
+/// How many good answers a server gives in [`MEASURED`].
+async fn by_datagrams(address: SocketAddr, probing: &Probing) -> io::Result<u64> {
     let socket = UdpSocket::from_std(net::client::ask(address, None)?)?;
     let mut asking = Asking { socket, probing, sent: 0, begun: Instant::now() };
     let mut waits = vec![false; usize::from(WINDOW)];
@@ -62,10 +79,36 @@ pub async fn rate(address: SocketAddr, probing: &Probing) -> io::Result<f64> {
             good += u64::from(is_good);
         }
     }
-    if good == 0 {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "no good answer came"));
+    Ok(good)
+}
+
+/// The same over TLS: there are [`WINDOW`] who ask, each of them again when it is answered.
+async fn over_tls(exchange: Exchange, probing: &Probing) -> io::Result<u64> {
+    let (exchange, begun, mut asking) = (Arc::new(exchange), Instant::now(), JoinSet::new());
+    let (counted, end) = (begun + WARM, begun + WARM + MEASURED);
+    let between = Duration::from_secs_f64(f64::from(WINDOW) / RATE_MAX);
+    for _ in 0..WINDOW {
+        let (exchange, probing) = (exchange.clone(), probing.clone());
+        asking.spawn(async move {
+            let (mut good, mut due) = (0, begun);
+            while Instant::now() < end {
+                let (query, mut told) = (probing.query(fastrand::u16(..)), Told::Nothing);
+                let asked = exchange.ask(&[], &query, probing.question.len(), &mut told);
+                if let Ok(reply) = timeout(probing.timeout, asked).await {
+                    let is_good = !is_failure(reply?[3] & 0x0f) && Instant::now() >= counted;
+                    good += u64::from(is_good);
+                }
+                due = (due + between).max(Instant::now());
+                sleep_until(due).await;
+            }
+            io::Result::Ok(good)
+        });
     }
-    Ok(good as f64 / MEASURED.as_secs_f64())
+    let mut all = 0;
+    while let Some(good) = asking.join_next().await {
+        all += good.map_err(io::Error::other)??;
+    }
+    Ok(all)
 }
 
 /// Weights in proportion to these rates, from 1 to 100.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use dns::edns::UDP_PLAIN_PAYLOAD;
 use dns::edns::{Edns, ExtendedError};
 pub use dns::edns::{OPT, UDP_PAYLOAD};
 use dns::query::{HEADER, TRUNCATED};
@@ -84,6 +85,12 @@ pub fn answer(
         [0, kind[0], kind[1], class[0], class[1], 0, dns::edns::VERSION, dnssec_ok, 0, 0, options as u8];
     out[end..options_start].copy_from_slice(&opt);
     options_start + options
+}
+
+/// How long an answer may be that is given as a datagram: what the client takes, and what no way breaks into pieces.
+pub fn datagram_max(edns: Option<&Edns>) -> usize {
+    let most = edns.map_or(UDP_PLAIN_PAYLOAD, |edns| edns.udp_payload_size);
+    most.clamp(UDP_PLAIN_PAYLOAD, UDP_PAYLOAD).into()
 }
 
 /// RA where a header's flags have RD: a stub resolver may pass over an answer from where there is no recursion, and what is

@@ -278,6 +278,12 @@ impl Pending {
         self.release(index.0);
     }
 
+    /// The query that waits for a reply with this id over this socket.
+    pub fn waiting_over(&self, socket: u16, id: u16) -> Option<Index> {
+        let (_, found) = self.slot(socket, id);
+        found.map(Index).filter(|index| self.waits_over(*index, socket))
+    }
+
     /// Whether a query waits for a reply over this socket.
     pub fn waits_over(&self, index: Index, socket: u16) -> bool {
         let waiting = self.get(index);

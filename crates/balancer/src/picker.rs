@@ -130,7 +130,7 @@ impl Picker {
                     // Granted are connections, and a query that finds one open needs none. One too many is not taken,
                     // and tried again only a second later: so the limit is hard for as long as it is valid.
                     let lease = back_end.tcp.get();
-                    let left = lease.limit.saturating_sub(back_end.connections.load(Ordering::Relaxed));
+                    let left = lease.limit.saturating_sub(back_end.exchange.opened.load(Ordering::Relaxed));
                     let limit = self.state.sent_total(place) + left;
                     Lease { limit, hard_until_ns: lease.until_ns, room: 0, ..lease }
                 }
@@ -263,7 +263,7 @@ impl Picker {
         let ready = self.pools.get(pool).map_or(Set::EMPTY, |pool| pool.ready);
         self.field.iter().filter(|back_end| ready.contains(back_end.place)).any(|back_end| {
             let lease = back_end.tcp.get();
-            now_ns < lease.until_ns && lease.limit > back_end.connections.load(Ordering::Relaxed)
+            now_ns < lease.until_ns && lease.limit > back_end.exchange.opened.load(Ordering::Relaxed)
         })
     }
 
@@ -427,7 +427,7 @@ mod tests {
         let mut picker = Picker::new(policy, For::Connections, 0, 1_000_000, 7, Rng::with_seed(1));
         // Reports come badly.
         at(&field, 0).tcp.put(Lease { limit: 1, hard_until_ns: 0, until_ns: 100, ..Lease::NONE });
-        at(&field, 0).connections.store(1, Ordering::Relaxed);
+        at(&field, 0).exchange.opened.store(1, Ordering::Relaxed);
         for _ in 0..20 {
             picker.look(&field, 99);
             assert_eq!(picker.pick(0, 1, CLIENT, Set::EMPTY, 99, &counters), Some(1));

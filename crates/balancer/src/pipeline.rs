@@ -1,28 +1,22 @@
-//! A connection to a back end over which several queries are under way (RFC 7766 §6.2.1.1): answers may come in any order,
+//! A connection to a back end, encrypted or not, over which several queries are under way (RFC 7766 §6.2.1.1): answers may come in any order,
 //! and are matched by id and question (§7).
 
 use std::collections::HashMap;
+use std::io;
 use std::iter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use net::framing::{Assembler, MESSAGE_MAX, prefix};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use net::tls::stream::Stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::counters::Strays;
-use crate::field::BackEnd;
 use crate::message::answers;
 use crate::pending::ID_DRAWS_MAX;
-
-/// Queries under way over one connection at most: BIND works on 23 of a connection at once, and lets further ones wait.
-pub const UNDER_WAY_MAX: usize = 16;
-
-/// How long a connection waits for its next query: less than the ten seconds after which most servers close it.
-pub const IDLE_WAIT: Duration = Duration::from_secs(5);
 
 /// Messages in a row that answer nothing before a back end counts as mad, and the connection ends.
 const FOREIGN_MAX: usize = 16;
@@ -30,38 +24,55 @@ const FOREIGN_MAX: usize = 16;
 /// Octets that are read at once.
 const PIECE: usize = 8 << 10;
 
-/// A connection with its queries. It is closed when this is dropped, when it has been idle for [`IDLE_WAIT`], and when the
-/// back end closes it or sends many messages that answer nothing.
+/// A connection with its queries. It is closed when this is dropped, when it has been idle for too long, and when the back end
+/// closes it or sends many messages that answer nothing.
 #[derive(Debug)]
 pub struct Pipeline {
     queue: mpsc::Sender<Asked>,
-    /// Queries that have a place in it, from 0 to [`UNDER_WAY_MAX`]; who gives places counts them.
+    /// Queries that have a place in it; who gives places counts them.
     pub under_way: AtomicUsize,
+    asked: AtomicU64,
+    last_answered: Arc<AtomicU64>,
 }
 
 /// A query under way.
 #[derive(Debug)]
 struct Asked {
+    /// Which of the connection's it is, from 1.
+    number: u64,
     query: Vec<u8>,
     question_end: usize,
     tell: oneshot::Sender<Vec<u8>>,
 }
 
 impl Pipeline {
-    /// Takes over a connection that begins with a preface; `held` is kept until it is closed.
+    /// Takes over a connection that begins with a preface, carries so many queries at once, and waits for the next one for so
+    /// long; `held` is kept until it is closed.
     pub fn begin(
-        stream: TcpStream,
+        stream: Stream,
         preface: &[u8],
-        back_end: Arc<BackEnd>,
+        (under_way_max, idle): (usize, Duration),
+        strays: Arc<Strays>,
         held: impl Send + 'static,
     ) -> Pipeline {
-        let (queue, asked) = mpsc::channel(UNDER_WAY_MAX);
-        let ends = Ends { out: preface.to_vec(), waiting: HashMap::new(), back_end };
+        let (queue, asked) = mpsc::channel(under_way_max);
+        let last_answered = Arc::new(AtomicU64::new(0));
+        let ends = Ends {
+            out: preface.to_vec(),
+            waiting: HashMap::new(),
+            last_answered: last_answered.clone(),
+            strays,
+        };
         tokio::spawn(async move {
-            ends.converse(stream, asked).await;
+            ends.converse(stream, asked, idle).await;
             drop(held);
         });
-        Pipeline { queue, under_way: AtomicUsize::new(0) }
+        Pipeline { queue, under_way: AtomicUsize::new(0), asked: AtomicU64::new(0), last_answered }
+    }
+
+    /// The last of its queries that has been answered; 0 before the first.
+    pub fn last_answered(&self) -> u64 {
+        self.last_answered.load(Ordering::Relaxed)
     }
 
     /// Whether it is closed.
@@ -70,13 +81,15 @@ impl Pipeline {
     }
 
     /// Asks, with an id that no other query has that is under way; the answer, which has it, is told. Nothing will be where
-    /// the connection is closed before it comes, or is closed already.
-    pub fn ask(&self, query: &[u8], question_end: usize) -> oneshot::Receiver<Vec<u8>> {
+    /// the connection is closed before it comes, or is closed already. Returned with it is which of the connection's
+    /// queries it is, from 1.
+    pub fn ask(&self, query: &[u8], question_end: usize) -> (u64, oneshot::Receiver<Vec<u8>>) {
         let (tell, told) = oneshot::channel();
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let query = query[..query.len().min(MESSAGE_MAX)].to_vec();
         // What finds no room is dropped, and tells so.
-        let _ = self.queue.try_send(Asked { query, question_end, tell });
-        told
+        let _ = self.queue.try_send(Asked { number, query, question_end, tell });
+        (number, told)
     }
 }
 
@@ -86,14 +99,17 @@ struct Ends {
     out: Vec<u8>,
     /// Queries that are not answered, by their ids; also such as nobody waits for any more.
     waiting: HashMap<u16, Asked>,
-    back_end: Arc<BackEnd>,
+    last_answered: Arc<AtomicU64>,
+    strays: Arc<Strays>,
 }
 
 impl Ends {
     /// Carries queries and answers until the connection is to be closed; what is not answered then is told so by being
     /// dropped.
-    async fn converse(mut self, mut stream: TcpStream, mut asked: mpsc::Receiver<Asked>) {
-        let (mut reads, mut writes) = stream.split();
+    async fn converse(mut self, stream: Stream, mut asked: mpsc::Receiver<Asked>, idle: Duration) {
+        let (mut reads, mut writes) = tokio::io::split(stream);
+        // Encrypted, what was written may still be on its way into the socket.
+        let mut is_flushed = true;
         let (mut assembler, mut piece) = (Assembler::default(), vec![0; PIECE]);
         let (mut foreign, mut idle_since) = (0, Instant::now());
         loop {
@@ -104,9 +120,12 @@ impl Ends {
                     // Nobody waits, and nobody will ask.
                     None => return,
                 },
-                written = writes.write(&self.out), if !self.out.is_empty() => match written {
-                    Ok(length @ 1..) => drop(self.out.drain(..length)),
-                    _ => return,
+                written = write(&mut writes, &self.out), if !self.out.is_empty() || !is_flushed => match written {
+                    Ok(length) => {
+                        is_flushed = self.out.is_empty();
+                        self.out.drain(..length);
+                    }
+                    Err(_) => return,
                 },
                 read = reads.read(&mut piece) => {
                     let Ok(length @ 1..) = read else { return };
@@ -119,7 +138,7 @@ impl Ends {
                     }
                     idle_since = Instant::now();
                 }
-                () = sleep_until(idle_since + IDLE_WAIT), if self.waiting.is_empty() => return,
+                () = sleep_until(idle_since + idle), if self.waiting.is_empty() => return,
             }
         }
     }
@@ -138,7 +157,7 @@ impl Ends {
 
     /// Hands an answer to who waits for it; whether it answers anything.
     fn take(&mut self, reply: &[u8]) -> bool {
-        let Strays { late, alien, wrong_question } = &self.back_end.strays;
+        let Strays { late, alien, wrong_question } = &*self.strays;
         let id = reply.first_chunk().map(|id| u16::from_be_bytes(*id));
         let Some((id, asked)) = id.and_then(|id| Some((id, self.waiting.get(&id)?))) else {
             alien.fetch_add(1, Ordering::Relaxed);
@@ -148,8 +167,20 @@ impl Ends {
             wrong_question.fetch_add(1, Ordering::Relaxed);
             return false;
         }
+        self.last_answered.fetch_max(asked.number, Ordering::Relaxed);
         let is_late = self.waiting.remove(&id).is_some_and(|asked| asked.tell.send(reply.to_vec()).is_err());
         late.fetch_add(u64::from(is_late), Ordering::Relaxed);
         true
+    }
+}
+
+/// Writes some of these octets, or, where there are none, what is still on its way into the socket; returns how many.
+async fn write(writes: &mut WriteHalf<Stream>, out: &[u8]) -> io::Result<usize> {
+    match out {
+        [] => writes.flush().await.map(|()| 0),
+        out => match writes.write(out).await? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            length => Ok(length),
+        },
     }
 }

@@ -15,11 +15,14 @@ use net::clock::Clock;
 use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
 use net::tcp::Limits as TcpLimits;
+use net::tls::client::Encrypted;
 use net::tls::identity::Identity;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
 use quinn::Endpoint;
 use routing::Acl;
 use routing::balance::Policy;
+use rustls::ClientConfig;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -31,7 +34,6 @@ use crate::conversation::PIPELINED_MAX;
 use crate::counters::FrontCounters;
 use crate::credits::Credits;
 use crate::descriptors::Descriptors;
-use crate::exchange::Exchange;
 use crate::field::{BackEnd, Field, Pools};
 use crate::front::{self, Over};
 use crate::http::back_ends::Editing;
@@ -90,6 +92,8 @@ pub struct Options {
     pub quic: Vec<(SocketAddr, Arc<Identity>)>,
     /// How back ends are watched.
     pub probing: Probing,
+    /// Whose certificates are believed of back ends over TLS that come while it runs; none may come where it is not given.
+    pub trust: Option<Arc<ClientConfig>>,
     /// Where agents send their reports, with the key that they share.
     pub credit: Option<(SocketAddr, credit::Key)>,
     /// Where HTTP is answered; nowhere where not given.
@@ -99,14 +103,26 @@ pub struct Options {
 }
 
 /// A back end to begin with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Server {
     /// Where it answers.
     pub address: SocketAddr,
+    /// How it is asked over TLS, and there alone; over UDP and TCP where that is not given.
+    pub tls: Option<Encrypted>,
     /// Its weight, from 1.
     pub weight: u32,
     /// The pools that it is in.
     pub pools: Pools,
+}
+
+/// As it is written: its address, and behind `#` the name that its certificate is for.
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.tls {
+            Some(Encrypted { name, .. }) => write!(f, "{}#{}", self.address, name.to_str()),
+            None => self.address.fmt(f),
+        }
+    }
 }
 
 /// Which answers are kept, and for how long.
@@ -223,7 +239,7 @@ impl Service {
             listening: bound.listening,
             stops: stops.clone(),
             shutdown: Shutdown::new(),
-            editing: Arc::new(Editing::new(field.clone(), all + 1, descriptors)),
+            editing: Arc::new(Editing::new(field.clone(), all + 1, descriptors, options.trust.clone())),
             listeners,
             ports: bound.ports,
             threads: Vec::new(),
@@ -249,6 +265,7 @@ impl Service {
             allow: options.allow.clone(),
             cache: cache.clone(),
             doubted: doubted.clone(),
+            runtime: Handle::current(),
         });
         if let Err(cause) = service.spawn(threads) {
             service.stop().await;
@@ -383,8 +400,9 @@ impl Bound {
 fn field(options: &Options, threads: usize) -> Option<Field> {
     let rules = Arc::new(Rules::new(options.rules.clone(), &Rules::default()));
     let none = Field { places: Vec::new(), pools: options.pools.clone().into(), rules };
-    options.back_ends.iter().try_fold(none, |field, Server { address, weight, pools }| {
-        field.with(|place| BackEnd::new(place, *address, *weight, threads).of_pools(*pools))
+    options.back_ends.iter().try_fold(none, |field, Server { address, tls, weight, pools }| {
+        let back_end = |place| BackEnd::new(place, *address, *weight, threads);
+        field.with(|place| back_end(place).of_pools(*pools).over_tls(tls.clone()))
     })
 }
 
@@ -427,7 +445,6 @@ fn connections(
         desk: Mutex::new(desk),
         onward: options.onward,
         client_address: options.client_address,
-        exchange: Exchange::default(),
         clock,
         timeout: options.timeout,
         tries: options.tries,

@@ -178,7 +178,7 @@ fn seen(back_end: &BackEnd) -> Seen {
         failures: back_end.failures(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
         refused: back_end.cells.last().map_or(0, |connections| connections.refused.get()),
-        late: back_end.sum(|cells| &cells.late) + back_end.strays.late.load(Ordering::Relaxed),
+        late: back_end.sum(|cells| &cells.late) + back_end.exchange.strays.late.load(Ordering::Relaxed),
     }
 }
 
@@ -254,7 +254,13 @@ async fn probe(back_end: Arc<BackEnd>, probing: Probing) -> (SocketAddr, io::Res
     let query = probing.query(fastrand::u16(..));
     let preface = probing.client_address.own_preface();
     let mut told = Told::Nothing;
-    let asked = ask_by_datagram(address, &preface, &query, probing.question.len(), &mut told);
+    let question_end = probing.question.len();
+    let asked = async {
+        match back_end.tls() {
+            None => ask_by_datagram(address, &preface, &query, question_end, &mut told).await,
+            Some(_) => back_end.exchange.ask(&preface, &query, question_end, &mut told).await,
+        }
+    };
     let asked = tokio::time::timeout(probing.timeout, asked).await;
     back_end.replied.fetch_add(u64::from(matches!(asked, Ok(Ok(_)))), Ordering::Relaxed);
     let found = match asked {

@@ -18,6 +18,7 @@ use net::client::{Incoming, Outgoing, Readiness, Trouble};
 use net::clock::Clock;
 use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
 use routing::Acl;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::cache::Cache;
@@ -27,8 +28,9 @@ use crate::counters::FrontCounters;
 use crate::doubts::Doubts;
 use crate::field::Field;
 use crate::lines::{LINES_MAX, Lines, place_of};
-use crate::pending::Pending;
+use crate::pending::{LATE_NS, Pending};
 use crate::picker::Picker;
+use crate::relay::Relay;
 
 /// The longest that a worker waits for packets, so that it sees what has changed: back ends, leases, timeouts.
 const WAIT_MAX: Duration = Duration::from_millis(20);
@@ -48,6 +50,9 @@ const QUERY_ROUNDS_MAX: usize = 4;
 
 /// The number of the clients' socket among those that are waited for; lines have their own.
 const CLIENTS: u64 = LINES_MAX as u64;
+
+/// The number of what tells that something has come back from back ends over TLS.
+const CARRIED: u64 = CLIENTS + 1;
 
 /// How long and how much a worker waits.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +100,8 @@ pub struct Worker {
     pub cache: Option<Arc<Cache>>,
     /// Told when a back end is doubted, so that it is probed at once.
     pub doubted: Arc<Notify>,
+    /// Where tasks carry queries to back ends over TLS.
+    pub runtime: Handle,
 }
 
 /// What a worker works with.
@@ -143,10 +150,13 @@ impl Worker {
         let readiness = Readiness::new()?;
         readiness.add(&*self.listener, CLIENTS, false)?;
         self.listener.wait_at_most(WAIT_MAX)?;
+        let patience = Duration::from_nanos(self.limits.timeout_ns.saturating_add(LATE_NS));
+        let relay = Relay::new(self.runtime.clone(), patience)?;
+        readiness.add(relay.woken(), CARRIED, false)?;
         Ok(Bench {
             readiness,
             pending: Pending::new(self.limits.outstanding_max, LINES_MAX),
-            lines: Lines::new(self.limits.sockets),
+            lines: Lines::new(self.limits.sockets, relay),
             doubts: Doubts::new(),
             answers: Outgoing::new(),
             clients: Clients::new(self.limits.per_client_max),
@@ -203,6 +213,7 @@ impl Bench {
                 match *token {
                     CLIENTS if ends => {}
                     CLIENTS => self.take_queries(&mut incoming, None, now),
+                    CARRIED => self.take_carried(),
                     line => self.take_replies(line as u16, &mut replies),
                 }
             }
@@ -257,7 +268,7 @@ impl Bench {
 
     fn open(&mut self, place: usize) {
         if let Some(back_end) = self.worker.picker.back_end(place) {
-            self.lines.open(place, back_end.address, &self.readiness);
+            self.lines.open(place, &back_end.exchange, &self.readiness);
         }
     }
 

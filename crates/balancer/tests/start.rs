@@ -24,7 +24,12 @@ const ENOUGH: u64 = 40;
 fn options() -> Options {
     Options {
         listen: vec![([127, 0, 0, 1], 0).into(); 2],
-        back_ends: vec![Server { address: ([127, 0, 0, 1], 9).into(), weight: 1, pools: Pools::DEFAULT }],
+        back_ends: vec![Server {
+            address: ([127, 0, 0, 1], 9).into(),
+            tls: None,
+            weight: 1,
+            pools: Pools::DEFAULT,
+        }],
         pools: vec![DEFAULT_POOL.into()],
         rules: Vec::new(),
         user: None,
@@ -50,6 +55,7 @@ fn options() -> Options {
             timeout: Duration::from_secs(1),
             slow_start: Duration::ZERO,
         },
+        trust: None,
         credit: None,
         http: Some(([127, 0, 0, 1], 0).into()),
         token: None,

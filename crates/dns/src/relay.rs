@@ -120,7 +120,10 @@ pub(crate) const OF_ONE_HOP: [u16; 2] = [OptionCode::TCP_KEEPALIVE.to_int(), PAD
 /// Padding (RFC 7830).
 const PADDING: u16 = OptionCode::PADDING.to_int();
 
-/// What the length of a padded answer is a multiple of, in octets (RFC 8467 §4.1).
+/// What the length of a padded query is a multiple of, in octets (RFC 8467 §4.1).
+pub const QUERY_PADDED_TO: usize = 128;
+
+/// The same of an answer.
 pub const PADDED_TO: usize = 468;
 
 /// Takes TCP keepalive and padding out of a query or an answer whose question ends at `question_end`, since the connection
@@ -162,15 +165,15 @@ pub fn is_padded(query: &[u8], question_end: usize) -> bool {
     false
 }
 
-/// Pads an answer of `length` octets at the front of `out`, whose question ends at `question_end`, to a multiple of
-/// [`PADDED_TO`] octets; returns its length. One that breaks off, has no OPT record, or anything behind that, stays as it
+/// Pads a message of `length` octets at the front of `out`, whose question ends at `question_end`, to a multiple of `unit`
+/// octets; returns its length. One that breaks off, has no OPT record, or anything behind that, stays as it
 /// is, and so does one that would not fit `out` or a message. Octets behind the last record go.
 ///
 /// # Panics
 /// Where it is shorter than a header.
-pub fn pad(out: &mut [u8], length: usize, question_end: usize) -> usize {
+pub fn pad(out: &mut [u8], length: usize, question_end: usize, unit: usize) -> usize {
     let Some(opt) = last_opt(&out[..length], question_end) else { return length };
-    let padded = (opt.end + OPTION).next_multiple_of(PADDED_TO);
+    let padded = (opt.end + OPTION).next_multiple_of(unit);
     if padded > out.len().min(MESSAGE_MAX) {
         return length;
     }
@@ -485,7 +488,7 @@ mod tests {
         assert_eq!(found[..HEADER], [0x12, 0x34, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let length = expected.len();
         let mut padded = [expected, vec![7; 2 * PADDED_TO]].concat();
-        assert_eq!(pad(&mut padded, length, END), PADDED_TO);
+        assert_eq!(pad(&mut padded, length, END, PADDED_TO), PADDED_TO);
         let padding = (PADDED_TO - length - OPTION) as u16;
         assert_eq!(
             padded[length..length + OPTION],
@@ -522,11 +525,11 @@ mod tests {
         let pad_all = |answer: &mut Vec<u8>| {
             let length = answer.len();
             answer.resize(2 * (length + PADDED_TO), 7);
-            let padded = pad(answer, length, END);
+            let padded = pad(answer, length, END, PADDED_TO);
             answer.truncate(padded);
         };
         let length = found.len();
-        assert_eq!(pad(&mut found.clone(), length, END), length, "there is no room");
+        assert_eq!(pad(&mut found.clone(), length, END, PADDED_TO), length, "there is no room");
         pad_all(&mut found);
         assert_eq!((found.len(), is_padded(&found, END)), (PADDED_TO, true));
         let back = take_out_of_one_hop(&mut found, END);
@@ -568,7 +571,7 @@ mod tests {
             for mut message in [octets, with] {
                 let length = message.len();
                 message.resize(2 * PADDED_TO, 0);
-                let padded = pad(&mut message, length, END);
+                let padded = pad(&mut message, length, END, PADDED_TO);
                 prop_assert!(padded == length || padded.is_multiple_of(PADDED_TO));
                 let _ = question_end(&message[..padded]);
             }

@@ -95,7 +95,7 @@ impl Connections {
 /// Pads an answer of this length where its query is, as only lengths can be seen (RFC 8467); returns its length.
 fn padded(query: &[u8], out: &mut [u8], length: usize) -> usize {
     match relay::question_end(query) {
-        Some(end) if relay::is_padded(query, end) => relay::pad(out, length, end),
+        Some(end) if relay::is_padded(query, end) => relay::pad(out, length, end, relay::PADDED_TO),
         _ => length,
     }
 }

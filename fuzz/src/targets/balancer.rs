@@ -124,7 +124,7 @@ pub(super) fn relay(octets: &[u8]) {
         assert!(length == octets.len() || added != Added::Record || !has_opt(after));
     }
     let mut padded = [octets, &[0xff; 2 * PADDED_TO]].concat();
-    let length = pad(&mut padded, octets.len(), QUESTION_END);
+    let length = pad(&mut padded, octets.len(), QUESTION_END, PADDED_TO);
     let (before, after) = (Message::from_slice(octets), Message::from_slice(&padded[..length]));
     let (Ok(before), Ok(after)) = (before, after) else { panic!("a header is there before and after") };
     assert_eq!(all_but_opt(before), all_but_opt(after));

@@ -9,7 +9,9 @@ use arc_swap::ArcSwap;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use net::tls::client::{self, Encrypted};
 use routing::balance::BACK_ENDS_MAX;
+use rustls::ClientConfig;
 use tokio::sync::{Mutex, Semaphore};
 use utoipa::IntoParams;
 use web::Failure;
@@ -45,6 +47,8 @@ pub struct Editing {
     pub threads: usize,
     /// How many descriptors the system allows, and the workers may need.
     pub descriptors: Descriptors,
+    /// Whose certificates are believed of back ends over TLS; none may come where it is not given.
+    pub trust: Option<Arc<ClientConfig>>,
     /// Held during a change, and not while what is in flight is waited for.
     pub turn: Mutex<()>,
     /// How many more may be taken out at a time.
@@ -53,9 +57,14 @@ pub struct Editing {
 
 impl Editing {
     /// Nobody comes or goes yet; see the fields.
-    pub fn new(field: Arc<ArcSwap<Field>>, threads: usize, descriptors: Descriptors) -> Editing {
+    pub fn new(
+        field: Arc<ArcSwap<Field>>,
+        threads: usize,
+        descriptors: Descriptors,
+        trust: Option<Arc<ClientConfig>>,
+    ) -> Editing {
         let removals = Arc::new(Semaphore::new(REMOVALS_MAX));
-        Editing { field, threads, descriptors, turn: Mutex::default(), removals }
+        Editing { field, threads, descriptors, trust, turn: Mutex::default(), removals }
     }
 }
 
@@ -81,7 +90,7 @@ struct AddressPath {
         (status = 408, description = "The body came too slowly.", body = Problem),
         (
             status = 409, body = Problem,
-            description = "It is there already, its queries would come back here, or there are as many as can be.",
+            description = "It is there already, its queries would come back here, there are as many as can be, or none is asked over TLS.",
         ),
         (status = 413, description = "The body is too long.", body = Problem),
         (status = 415, description = "The body is of another type.", body = Problem),
@@ -94,7 +103,7 @@ pub(super) async fn add(
 ) -> Result<(StatusCode, Json<Vec<BackEndStatus>>), Failure> {
     let body = web::body::read(request, &["application/json"], BODY_MAX).await?;
     let expected = format!(
-        "{{\"address\": \"192.0.2.1:53\", \"weight\": 1}}, the weight from 1 to {WEIGHT_MAX}; \"pools\" if you like"
+        "{{\"address\": \"192.0.2.1:53\", \"weight\": 1}}, the weight from 1 to {WEIGHT_MAX}; \"pools\" and \"tls\" if you like"
     );
     let unreadable = |what: String| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, what, &expected);
     let new: NewBackEnd = serde_json::from_slice(&body).map_err(|cause| unreadable(cause.to_string()))?;
@@ -107,6 +116,7 @@ pub(super) async fn add(
         return Err(unreadable(format!("the weight is {}", new.weight)));
     }
     let editing = &http.editing;
+    let tls = new.tls.as_deref().map(|name| encrypted(name, editing.trust.as_ref())).transpose()?;
     let _turn = editing.turn.lock().await;
     let field = editing.field.load_full();
     let pools = pools(&field, &new.pools).map_err(|unknown| {
@@ -121,7 +131,7 @@ pub(super) async fn add(
         return Err(refused("there is this back end already"));
     }
     let field = field
-        .with(|place| BackEnd::new(place, address, new.weight, editing.threads).of_pools(pools))
+        .with(|place| BackEnd::new(place, address, new.weight, editing.threads).of_pools(pools).over_tls(tls))
         .ok_or_else(|| refused("there are as many back ends as can be"))?;
     editing.descriptors.check(field.iter().count());
     editing.field.store(Arc::new(field));
@@ -250,6 +260,23 @@ fn set_drained(back_end: &BackEnd, drains: bool) {
     }
 }
 
+/// How a server whose certificate is for this name is asked over TLS.
+///
+/// # Errors
+/// That it is no name, or that there is nobody whose certificates are believed.
+fn encrypted(name: &str, trust: Option<&Arc<ClientConfig>>) -> Result<Encrypted, Failure> {
+    let named = client::host(name).ok_or_else(|| {
+        let expected = "the name or address that its certificate is for";
+        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, format!("tls is {name:?}"), expected)
+    })?;
+    let config = trust.cloned().ok_or_else(|| {
+        let what = "no back end is asked over TLS here";
+        let expected = "a balancer that knows authorities, with client_address = \"hidden\" or \"subnet\"";
+        Failure::new(StatusCode::CONFLICT, what, expected)
+    })?;
+    Ok(Encrypted { name: named, config })
+}
+
 /// The pools of these names, the default one where there are none.
 ///
 /// # Errors
@@ -298,7 +325,7 @@ mod tests {
             cache: None,
         };
         let descriptors = Descriptors::raise(1, 1, 1, 0);
-        let editing = Editing::new(field, 1, descriptors);
+        let editing = Editing::new(field, 1, descriptors, None);
         (Http { numbers: Arc::new(numbers), editing: Arc::new(editing) }, back_end)
     }
 

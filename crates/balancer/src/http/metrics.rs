@@ -55,14 +55,14 @@ macro_rules! back_end {
 
 /// A counter of each back end that all threads have in common.
 macro_rules! of_back_end {
-    ($name:literal, $help:literal, $unit:literal, $field:ident) => {
+    ($name:literal, $help:literal, $unit:literal, $($field:ident).+) => {
         Metric {
             name: $name,
             help: $help,
             kind: Kind::Counter,
             unit: $unit,
             labels: &["back_end"],
-            read: |numbers, samples| samples.back_ends(numbers, |back_end| Some(get(&back_end.$field))),
+            read: |numbers, samples| samples.back_ends(numbers, |back_end| Some(get(&back_end.$($field).+))),
         }
     };
 }
@@ -78,7 +78,7 @@ macro_rules! strays {
             labels: &["back_end"],
             read: |numbers, samples| {
                 samples.back_ends(numbers, |back_end| {
-                    Some(back_end.sum(|cells: &Cells| &cells.$field) + get(&back_end.strays.$field))
+                    Some(back_end.sum(|cells: &Cells| &cells.$field) + get(&back_end.exchange.strays.$field))
                 })
             },
         }
@@ -421,19 +421,19 @@ pub const METRICS: &[Metric] = &[
         "pointsman_balance_back_end_connections_total",
         "Connections begun to it, also such as it refused.",
         "connections",
-        connections
+        exchange.opened
     ),
     of_back_end!(
         "pointsman_balance_back_end_pipelined_total",
         "Queries that were sent over a connection while others were under way there.",
         "queries",
-        pipelined
+        exchange.pipelined
     ),
     of_back_end!(
         "pointsman_balance_back_end_crowded_total",
-        "Queries that waited for room in a connection: 128 were open, and all of them full.",
+        "Queries that waited for room in a connection: 128 were open, over TLS 32, and all of them full.",
         "queries",
-        crowded
+        exchange.crowded
     ),
     Metric {
         name: "pointsman_balance_back_end_pool",
@@ -532,7 +532,7 @@ pub const METRICS: &[Metric] = &[
         read: |numbers, samples| {
             let now_ns = numbers.now_ns();
             samples.back_ends(numbers, |back_end| {
-                let (lease, opened) = (back_end.tcp.get(), back_end.connections.load(Ordering::Relaxed));
+                let (lease, opened) = (back_end.tcp.get(), back_end.exchange.opened.load(Ordering::Relaxed));
                 (now_ns < lease.until_ns).then(|| lease.limit.saturating_sub(opened))
             });
         },

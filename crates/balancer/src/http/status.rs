@@ -103,6 +103,7 @@ fn of_back_end(field: &Field, back_end: &BackEnd, all: u64, now_ns: u64) -> Back
     let lease = lease(back_end, now_ns);
     BackEndStatus {
         address: back_end.address.to_string(),
+        tls: back_end.tls().map(|tls| tls.name.to_str().into_owned()),
         pools: field.pools_of(back_end).cloned().collect(),
         standing: back_end.standing().word().into(),
         weight: back_end.weight,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
-use dns::edns::{Edns, UDP_PLAIN_PAYLOAD};
+use dns::edns::Edns;
 use dns::query::Refusal;
 use dns::relay::{Added, add_subnet, take_out_cookies, take_out_of_one_hop, take_out_subnet};
 use dns::reuse;
@@ -14,12 +14,14 @@ use net::udp::DATAGRAM_MAX;
 use super::Bench;
 use crate::cache::{Asked, in_pool};
 use crate::client_address::{ClientAddress, Transport};
+use crate::exchange::NoAnswer;
 use crate::field::Standing;
 use crate::health::is_failure;
 use crate::lines::place_of;
-use crate::message::{Says, UDP_PAYLOAD, answer, rcode};
+use crate::message::{Says, UDP_PAYLOAD, answer, datagram_max, rcode};
 use crate::pending::{Asker, Index, Unmatched, Waiting};
 use crate::picker::Picker;
+use crate::relay::Carried;
 use crate::rules::{Arrival, Verdict};
 
 impl Bench {
@@ -145,6 +147,47 @@ impl Bench {
             let waiting = self.pending.get_mut(index);
             waiting.is_answered = true;
             self.clients.give_back(waiting.asker.counted_at);
+        }
+    }
+
+    /// Takes in what has come back of queries to back ends over TLS.
+    pub(super) fn take_carried(&mut self) {
+        let now = self.now();
+        for Carried { line, id, reply } in self.lines.take_carried() {
+            match reply {
+                Ok(reply) => self.take_reply(line, place_of(line), &reply, now),
+                Err(error) => self.take_no_answer(line, id, NoAnswer::of(&error), now),
+            }
+        }
+    }
+
+    /// A query could not be carried to its back end, or nothing came back: it goes to another one.
+    fn take_no_answer(&mut self, line: u16, id: u16, why: NoAnswer, now: u64) {
+        let Some(index) = self.pending.waiting_over(line, id) else { return };
+        let (place, load, is_answered) =
+            (place_of(line), self.pending.get(index).load, self.pending.get(index).is_answered);
+        let worker = &mut self.worker;
+        match why {
+            // No back end is to blame.
+            NoAnswer::Shortage | NoAnswer::NoPort | NoAnswer::Filtered => {
+                worker.counters.send_failed.add(1);
+                worker.picker.unsent(place);
+            }
+            NoAnswer::Unreached | NoAnswer::Ended => {
+                if let Some(cells) = worker.picker.cells(place) {
+                    cells.refused.add(1);
+                }
+                worker.picker.failed(place, load, now);
+            }
+        }
+        if why == NoAnswer::Unreached {
+            self.doubt(place, now);
+        }
+        if is_answered {
+            self.pending.end(index);
+        } else {
+            self.pending.unsent(index);
+            self.go_on(index, why != NoAnswer::Ended, now);
         }
     }
 
@@ -432,12 +475,6 @@ fn edns(waiting: &Waiting, name: &mut Folded) -> Option<Edns> {
         Added::Record => None,
         _ => Query::read(&waiting.query, name).ok().and_then(|query| query.edns),
     }
-}
-
-/// How long an answer may be that is given as a datagram: what the client takes, and what no way breaks into pieces.
-fn datagram_max(edns: Option<&Edns>) -> usize {
-    let most = edns.map_or(UDP_PLAIN_PAYLOAD, |edns| edns.udp_payload_size);
-    most.clamp(UDP_PLAIN_PAYLOAD, UDP_PAYLOAD).into()
 }
 
 /// How much this thread has heard from a back end, and its probes.

@@ -35,6 +35,7 @@ fn bench(back_ends: &[SocketAddr]) -> Bench {
         allow: None,
         cache: None,
         doubted: Arc::default(),
+        runtime: crate::relay::tests::nowhere(),
         limits: Limits {
             timeout_ns: 1_000,
             tries: 2,

@@ -49,7 +49,7 @@ use tokio::sync::{Notify, watch};
 pub use answering::Given;
 use counters::Counters;
 pub use keys::Keys;
-pub use primaries::{Encrypted, Primaries, Primary, PrimaryZones};
+pub use primaries::{Primaries, Primary, PrimaryZones};
 use refresh::{Refresh, Refreshes};
 pub use secondaries::{Secondaries, Secondary};
 

@@ -5,8 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use dns::Folded;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
+use net::tls::client::Encrypted;
 
 use super::keys::Key;
 
@@ -21,15 +20,6 @@ pub struct Primary {
     pub key: Option<Arc<Key>>,
     /// How it is asked over TLS (RFC 9103), where it is.
     pub tls: Option<Encrypted>,
-}
-
-/// How a primary is asked over TLS.
-#[derive(Clone, Debug)]
-pub struct Encrypted {
-    /// The name that its certificate is for.
-    pub name: ServerName<'static>,
-    /// Whose certificates are believed.
-    pub config: Arc<ClientConfig>,
 }
 
 /// All of them; each zone comes from one.

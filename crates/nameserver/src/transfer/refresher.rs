@@ -23,7 +23,7 @@ use super::notifier::{routed, source};
 use super::refresh::{Kept, Timers};
 use super::serial::is_greater;
 use super::signature::{Signer, Verifier};
-use super::{Encrypted, Primary, Transfers};
+use super::{Primary, Transfers};
 use crate::book::Book;
 use crate::edit::Editor;
 use crate::zone::Zone;
@@ -416,9 +416,8 @@ async fn connect(local: &[SocketAddr], primary: &Primary, address: SocketAddr) -
     };
     let connected = async {
         let stream = connecting.await.map_err(|cause: io::Error| format!("no connection: {cause}"))?;
-        let Some(Encrypted { name, config }) = &primary.tls else { return Ok(Stream::Plain(stream)) };
-        let agreed = net::tls::client::agree(config.clone(), name.clone(), stream).await;
-        agreed.map_err(|why| format!("no terms over TLS: {why}"))
+        let Some(tls) = &primary.tls else { return Ok(Stream::Plain(stream)) };
+        tls.agree(stream).await.map_err(|why| format!("no terms over TLS: {why}"))
     };
     let connected = timeout(CONNECT_WAIT, connected).await;
     connected.map_err(|_| format!("no connection within {} s", CONNECT_WAIT.as_secs()))?

@@ -50,17 +50,24 @@ pub fn host(text: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(text.to_owned()).ok()
 }
 
-/// Comes to terms with the server of this name.
-///
-/// # Errors
-/// Why it does not, in words.
-pub async fn agree(
-    config: Arc<ClientConfig>,
-    name: ServerName<'static>,
-    stream: TcpStream,
-) -> Result<Stream, String> {
-    let agreed = TlsConnector::from(config).connect(name, stream).await;
-    agreed.map(|stream| Stream::Encrypted(Box::new(stream.into()))).map_err(|cause| words(&cause))
+/// How a server is asked over TLS.
+#[derive(Clone, Debug)]
+pub struct Encrypted {
+    /// The name that its certificate is for.
+    pub name: ServerName<'static>,
+    /// Whose certificates are believed.
+    pub config: Arc<ClientConfig>,
+}
+
+impl Encrypted {
+    /// Comes to terms with the server.
+    ///
+    /// # Errors
+    /// Why it does not, in words.
+    pub async fn agree(&self, stream: TcpStream) -> Result<Stream, String> {
+        let agreed = TlsConnector::from(self.config.clone()).connect(self.name.clone(), stream).await;
+        agreed.map(|stream| Stream::Encrypted(Box::new(stream.into()))).map_err(|cause| words(&cause))
+    }
 }
 
 fn words(cause: &io::Error) -> String {

@@ -7,7 +7,7 @@ mod status;
 use std::sync::Arc;
 
 use api::Faults;
-use balancer::{Options, Server, Service, measure};
+use balancer::{Options, Service, measure};
 use clap::{Args, Subcommand};
 use net::tls::identity::Identity;
 use tokio::signal::unix::{Signal, SignalKind};
@@ -183,20 +183,18 @@ async fn reload(
 /// Gives each back end the weight that its rate has beside those of others, and says so.
 async fn measure_weights(options: &mut Options, log: Log) -> Result<(), Failure> {
     let mut rates = Vec::new();
-    for Server { address, .. } in &options.back_ends {
-        let rate = measure::rate(*address, &options.probing).await.map_err(|cause| {
+    for server in &options.back_ends {
+        let rate = measure::rate(server, &options.probing).await.map_err(|cause| {
             Failure::Failed(format!(
-                "the weight of {address} cannot be measured: {cause}; --probe says what is asked, and a weight can be \
-                 given: --backend {address}=1"
+                "the weight of {server} cannot be measured: {cause}; --probe says what is asked, and a weight can be \
+                 given: --backend {server}=1"
             ))
         })?;
         rates.push(rate);
     }
-    for ((Server { address, weight, .. }, measured), rate) in
-        options.back_ends.iter_mut().zip(measure::weights(&rates)).zip(rates)
-    {
-        *weight = measured;
-        log.tell(&format!("measured {rate:.0} answers a second: --backend {address}={measured}"));
+    for ((server, measured), rate) in options.back_ends.iter_mut().zip(measure::weights(&rates)).zip(rates) {
+        server.weight = measured;
+        log.tell(&format!("measured {rate:.0} answers a second: --backend {server}={measured}"));
     }
     Ok(())
 }

@@ -15,14 +15,16 @@ use balancer::watch::{Probing, question};
 use balancer::{Caching, Options, Server};
 use clap::Args;
 use dns::Rtype;
+use net::tls::DOT;
 use net::tls::identity::Identity;
 use routing::Acl;
+use rustls::ClientConfig;
 
 use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
 use super::lower::{TOKEN_FILE, apart, at, count, given, is_told, unguarded, without_effect};
 use super::rules;
-use super::spec::{BalanceSpec, Placed, resolve};
+use super::spec::{BackEndSpec, BalanceSpec, Place, Placed, resolve};
 use super::tls::{self, Files};
 use crate::credit_key;
 use crate::log::Form;
@@ -104,7 +106,8 @@ pub(crate) fn load_rules(flags: &Flags, pools: &[String]) -> (Vec<Rule>, Faults)
 
 /// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
 fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
-    let (back_ends, pools) = rules::pools(&spec, faults);
+    let trust = trust(&spec, faults);
+    let (back_ends, pools) = rules::pools(&spec, trust.as_ref(), faults);
     addresses(&spec, faults);
     let rules = rules::rules(&spec, &pools, faults);
     let (probe, credit) = (probe(spec.probe.as_ref(), faults), credit(&spec, faults));
@@ -163,6 +166,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
             timeout,
             slow_start: given(spec.slow_start),
         },
+        trust,
         credit,
         http: spec.http.map(|placed| placed.value),
         token,
@@ -175,7 +179,7 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
     if spec.backend.is_empty() && !is_told("backend", faults) {
         faults.push(Fault::whole("balance", "there is no back end", "backend (--backend ADDR)"));
     }
-    for Placed { value: (address, _), place } in rules::all(spec) {
+    for Placed { value: BackEndSpec { address, .. }, place } in rules::all(spec) {
         if circle::is_nowhere(*address) {
             let what = format!("{address} in backend is no server's address");
             faults.push(place.fault(what, "the address and port of one name server"));
@@ -199,13 +203,26 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             apart([("listen", listen.value, &listen.place), *bound].into_iter(), faults);
         }
     }
-    let back_ends: BTreeSet<SocketAddr> = rules::all(spec).map(|placed| placed.value.0).collect();
-    for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.port() != 0) {
+    no_circle("listen", &spec.listen, spec, |back_end| back_end.tls.is_none(), faults);
+    no_circle("tls_listen", &spec.tls_listen, spec, |back_end| back_end.tls.is_some(), faults);
+}
+
+/// Adds a fault where one of these back ends is where the balancer takes queries, at the addresses of this key.
+fn no_circle(
+    key: &str,
+    listen: &[Placed<SocketAddr>],
+    spec: &BalanceSpec,
+    of: impl Fn(&BackEndSpec) -> bool,
+    faults: &mut Faults,
+) {
+    let back_ends = rules::all(spec).map(|placed| &placed.value).filter(|back_end| of(back_end));
+    let back_ends: BTreeSet<SocketAddr> = back_ends.map(|back_end| back_end.address).collect();
+    for Placed { value, place } in listen.iter().filter(|listen| listen.value.port() != 0) {
         for back_end in back_ends.iter().filter(|back_end| circle::leads_to(*value, **back_end)) {
             let what = if back_end == value {
-                format!("{value} is in listen and in backend: queries would go round in a circle")
+                format!("{value} is in {key} and in backend: queries would go round in a circle")
             } else {
-                format!("{value} in listen has {back_end} in backend: queries would go round in a circle")
+                format!("{value} in {key} has {back_end} in backend: queries would go round in a circle")
             };
             faults.push(place.fault(what, "another address for the balancer"));
         }
@@ -223,6 +240,28 @@ fn listened(spec: &BalanceSpec) -> impl Iterator<Item = (&'static str, &Placed<S
     let BalanceSpec { listen, tls_listen, https_listen, .. } = spec;
     let all = [("listen", listen), ("tls_listen", tls_listen), ("https_listen", https_listen)];
     all.into_iter().flat_map(|(key, listen)| listen.iter().map(move |placed| (key, placed)))
+}
+
+/// Whose certificates are believed of back ends over TLS, of those that there are and of those that come over HTTP.
+fn trust(spec: &BalanceSpec, faults: &mut Faults) -> Option<Arc<ClientConfig>> {
+    let over_tls = rules::all(spec).find(|placed| placed.value.tls.is_some());
+    if spec.client_address.as_ref().is_some_and(|way| way.value == "proxy") {
+        if let Some(Placed { place, .. }) = over_tls {
+            let what = "with client_address = \"proxy\" each query would be a connection over TLS";
+            faults.push(
+                place.fault(what, "client_address = \"hidden\" or \"subnet\", or a back end without #NAME"),
+            );
+        }
+        return None;
+    }
+    let place = over_tls.map_or(&Place::Default, |placed| &placed.place);
+    let (expected, mut wrong) = ("certificates in PEM form (Debian: ca-certificates)", Faults::default());
+    let trust = tls::trusting(spec.authorities.as_ref(), Some(DOT), (place, expected), &mut wrong);
+    // Without a back end over TLS nobody needs to have what nobody named.
+    if over_tls.is_some() || spec.authorities.is_some() {
+        faults.append(wrong);
+    }
+    trust
 }
 
 /// How back ends learn whose query it is; the bits are within the ranges of their keys.
@@ -301,6 +340,8 @@ fn credit(spec: &BalanceSpec, faults: &mut Faults) -> Option<(SocketAddr, credit
 mod tests {
     use super::*;
     use crate::config::{defaults, file, page};
+    use ::tests::certificate::Certificate;
+    use ::tests::folder::Folder;
     use clap::Parser;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
@@ -370,14 +411,60 @@ mod tests {
     }
 
     #[test]
+    fn back_ends_over_tls_have_names() {
+        let folder = Folder::new();
+        let made = Certificate::new(&folder);
+        let text = format!(
+            "version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1#dns.example.com\", \"[2001:db8::1]:8853#2001:db8::1=3\", \
+             \"192.0.2.2\"]\nauthorities = \"{}\"\n",
+            made.authority
+        );
+        let options = lowered(&text, &[]).expect("it is right").options;
+        let written: Vec<_> = options.back_ends.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            written,
+            ["192.0.2.1:853#dns.example.com", "[2001:db8::1]:8853#2001:db8::1", "192.0.2.2:53"]
+        );
+        assert_eq!((options.back_ends[1].weight, options.trust.is_some()), (3, true));
+        let pool = "[[balance.pool]]\nname = \"b\"\nbackend = [\"192.0.2.1:853#other.example\"]\n";
+        for (text, expected) in [
+            (
+                format!("{text}client_address = \"proxy\"\n"),
+                "3:12: with client_address = \"proxy\" each query",
+            ),
+            (format!("{text}tls_listen = [\"0.0.0.0:853\"]\n"), "there is TLS and no certificate"),
+            (
+                text.replace(&made.authority, "/no/file"),
+                "4:15: the authorities in /no/file: it cannot be read",
+            ),
+            (text.replace(&made.authority, &made.key), "hold no certificate"),
+            (text.replace("#dns.example.com", "#a b"), "3:12: backend is \"192.0.2.1#a b\""),
+            (text.replace("#dns.example.com", "#"), "3:12: backend is \"192.0.2.1#\""),
+            (text.clone() + pool, "7:12: 192.0.2.1:853 is asked otherwise than in another pool"),
+        ] {
+            let told = lowered(&text, &[]).expect_err("it is wrong");
+            assert!(told.contains(expected), "{told}\nhas no\n{expected}");
+        }
+        let shown = ["--tls-listen", "127.0.0.1:853", "--tls-certificate", &made.certificate];
+        let around = ["--tls-key", &made.key, "--backend", "127.0.0.1#dns.example.com"];
+        let circle = lowered(&text, &[&shown[..], &around].concat()).expect_err("it is a circle");
+        assert!(
+            circle.starts_with("--tls-listen: 127.0.0.1:853 is in tls_listen and in backend"),
+            "{circle}"
+        );
+        let plain = ["--listen", "127.0.0.1:853", "--backend", "127.0.0.1#dns.example.com"];
+        assert!(lowered(&text, &plain).is_ok(), "a resolver may answer over TLS at this port");
+    }
+
+    #[test]
     fn everything_wrong_is_listed_at_once_with_its_place() {
         let text = "version = \"v1\"\n[balance]\nlisten = [\"192.0.2.1:53\", \"0.0.0.0:53\"]\n\
                     backend = [\"192.0.2.1\", \"192.0.2.1:53\", \"192.0.2.2=0\", \"192.0.2.3:0\", \"[::ffff:192.0.2.1]:53\"]\n\
                     policy = \"fastest\"\nspeed = 9\ntimeout = \"1 h\"\n";
         let found = lowered(text, &["--tries", "0"]).expect_err("much is wrong");
         let expected = [
-            "/etc/p.toml:4:41: backend is \"192.0.2.2=0\"; expected IP addresses, with a port where it is not 53, and \
-             =WEIGHT where it is not 1 (from 1 to 10000)",
+            "/etc/p.toml:4:41: backend is \"192.0.2.2=0\"; expected IP addresses, with a port where it is not 53, #NAME \
+             of the certificate over TLS (port 853), and =WEIGHT where it is not 1 (from 1 to 10000)",
             "/etc/p.toml:5:10: policy is \"fastest\"; expected pressure, wrr,",
             "/etc/p.toml:6:1: unknown key speed in balance; expected listen,",
             "/etc/p.toml:7:11: timeout is \"1 h\"; expected a time from 1 ms to 30 s",
@@ -577,13 +664,13 @@ mod tests {
         let below = settings.iter().position(|setting| setting.starts_with("[[")).expect("pools and rules");
         assert_eq!(below, BALANCE.keys.len());
         let text = format!("version = \"v1\"\n[balance]\n{}\n", settings.join("\n"));
-        // Key, token and certificate are read, and are not there.
+        // Authorities, key, token and certificate are read, and are not there.
         let found = lowered(&text, &[]).expect_err("no such files");
-        let missing = ["credit.key", "token", "fullchain.pem"]
+        let missing = ["authorities.pem", "credit.key", "token", "fullchain.pem"]
             .map(|name| format!("/etc/pointsman/{name}: it cannot be read"));
         let lines: Vec<&str> = found.lines().collect();
         assert!(
-            lines.len() == 3 && lines.iter().zip(missing).all(|(line, missing)| line.contains(&missing)),
+            lines.len() == 4 && lines.iter().zip(missing).all(|(line, missing)| line.contains(&missing)),
             "{found}"
         );
         let text = [
@@ -595,6 +682,7 @@ mod tests {
             "quic_listen",
             "tls_certificate",
             "tls_key",
+            "authorities",
         ]
         .iter()
         .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));

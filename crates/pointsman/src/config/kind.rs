@@ -9,11 +9,13 @@ use api::Target;
 use balancer::field::WEIGHT_MAX;
 use dns::Folded;
 use nameserver::as_path;
+use net::tls::client;
 use routing::Prefix;
+use rustls::pki_types::ServerName;
 use store::{OpenError, Store};
 use toml::de::DeValue;
 
-use super::spec::{Place, Placed, Version};
+use super::spec::{BackEndSpec, Place, Placed, Version};
 
 const MIB: u64 = 1 << 20;
 
@@ -49,8 +51,8 @@ pub(crate) enum Kind<S> {
     Waiting(Slots<S, (SocketAddr, Option<Duration>)>, RangeInclusive<Duration>),
     /// Several, whose port is DNS's where none is given.
     Resolvers(Slots<S, SocketAddr>),
-    /// Several, each with a weight where one is given.
-    BackEnds(Slots<S, (SocketAddr, u32)>),
+    /// Several, each with the name of its certificate where it is asked over TLS, and with a weight where one is given.
+    BackEnds(Slots<S, BackEndSpec>),
     /// What a server is answered as: an IP address, or a name.
     Target(Slot<S, Target>),
     /// IP addresses alone.
@@ -127,7 +129,8 @@ impl<S> Kind<S> {
             ),
             Kind::Resolvers(_) => "IP addresses, with a port where it is not 53".into(),
             Kind::BackEnds(_) => format!(
-                "IP addresses, with a port where it is not 53, and =WEIGHT where it is not 1 (from 1 to {WEIGHT_MAX})"
+                "IP addresses, with a port where it is not 53, #NAME of the certificate over TLS (port 853), and =WEIGHT \
+                 where it is not 1 (from 1 to {WEIGHT_MAX})"
             ),
             Kind::Target(_) => "an IP address such as 192.0.2.1 or 2001:db8::1, or a name".into(),
             Kind::Ips(_) => "IP addresses, such as 192.0.2.1 or 2001:db8::1".into(),
@@ -165,7 +168,7 @@ impl<S> Kind<S> {
             Kind::Octets(..) => "SIZE",
             Kind::Duration(..) => "TIME",
             Kind::Address(_) | Kind::Addresses(_) | Kind::Resolvers(_) => "ADDR",
-            Kind::BackEnds(_) => "ADDR[=WEIGHT]",
+            Kind::BackEnds(_) => "ADDR[#NAME][=WEIGHT]",
             Kind::Target(_) | Kind::Ips(_) => "ADDR",
             Kind::Waiting(..) => "ADDR[+TIME]",
             Kind::Path(_) | Kind::Paths(_) => "FILE",
@@ -455,17 +458,35 @@ fn resolver(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
 /// # Errors
 /// What is expected.
 pub(crate) fn with_port(text: &str) -> Result<SocketAddr, &'static str> {
-    let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)));
-    let address = with_port.map_err(|_| "expected an IP address, with a port where it is not 53")?;
-    Ok(net::client::canonical(address))
+    with_port_or(text, 53).ok_or("expected an IP address, with a port where it is not 53")
 }
 
-fn back_end(given: &Given<'_>) -> Result<(SocketAddr, u32), Wrong> {
+/// Reads an address whose port is this one where none is given.
+fn with_port_or(text: &str, port: u16) -> Option<SocketAddr> {
+    let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, port)));
+    with_port.ok().map(net::client::canonical)
+}
+
+/// Reads a server's address, and behind `#` the name that its certificate is for, where it is asked over TLS.
+///
+/// # Errors
+/// What is expected.
+pub(crate) fn named(text: &str) -> Result<(SocketAddr, Option<ServerName<'static>>), &'static str> {
+    let Some((at, name)) = text.split_once('#') else { return Ok((with_port(text)?, None)) };
+    let address = with_port_or(at, 853);
+    let named = address.zip(client::host(name));
+    let (address, name) =
+        named.ok_or("expected an IP address, with a port where it is not 853, #, and the name that its certificate is for")?;
+    Ok((address, Some(name)))
+}
+
+fn back_end(given: &Given<'_>) -> Result<BackEndSpec, Wrong> {
     let text = text(given)?;
     let (at, weight) = text.split_once('=').unwrap_or((text, "1"));
     let weight = weight.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
-    let address = resolver(&Given::Flag(at)).ok();
-    address.zip(weight).ok_or_else(|| format!("{text:?}"))
+    let named = named(at).ok().zip(weight);
+    let ((address, tls), weight) = named.ok_or_else(|| format!("{text:?}"))?;
+    Ok(BackEndSpec { address, tls, weight })
 }
 
 fn path(given: &Given<'_>) -> Result<PathBuf, Wrong> {

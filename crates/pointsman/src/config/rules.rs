@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use api::file::{WRITTEN_MAX, read_text};
 use api::{Fault, Faults};
@@ -11,19 +12,27 @@ use balancer::field::{DEFAULT_POOL, POOLS_MAX, Pools};
 use balancer::message::ADDRESSES_MAX;
 use balancer::rules::{NAMES_MAX, PREFIXES_MAX, RULES_MAX, Rule, Then};
 use dns::Rtype;
+use net::tls::client::Encrypted;
 use routing::balance::BACK_ENDS_MAX;
+use rustls::ClientConfig;
 
 use super::keys::{POOL, RULE};
 use super::kind::one_of;
 use super::lower::{at, at_most, is_plain};
-use super::spec::{BalanceSpec, Placed, PoolSpec, RuleSpec, resolve};
+use super::spec::{BackEndSpec, BalanceSpec, Placed, PoolSpec, RuleSpec, resolve};
 
 /// The longest name of a pool or rule, in octets.
 const NAME_MAX: usize = 63;
 
-/// The back ends of all pools, each once, and the pools' names, by their numbers.
-pub(super) fn pools(spec: &BalanceSpec, faults: &mut Faults) -> (Vec<Server>, Vec<String>) {
-    let (mut servers, mut names) = (Servers::default(), vec![DEFAULT_POOL.to_owned()]);
+/// The back ends of all pools, each once, and the pools' names, by their numbers; `trust` says whose certificates are believed
+/// of those over TLS, which is told where it is wrong.
+pub(super) fn pools(
+    spec: &BalanceSpec,
+    trust: Option<&Arc<ClientConfig>>,
+    faults: &mut Faults,
+) -> (Vec<Server>, Vec<String>) {
+    let mut servers = Servers { servers: Vec::new(), places: HashMap::new(), trust };
+    let mut names = vec![DEFAULT_POOL.to_owned()];
     servers.add(0, &spec.backend, faults);
     at_most(POOLS_MAX - 1, "pools", spec.pool.iter().map(|pool| &pool.place), faults);
     for pool in spec.pool.iter().take(POOLS_MAX - 1) {
@@ -33,14 +42,14 @@ pub(super) fn pools(spec: &BalanceSpec, faults: &mut Faults) -> (Vec<Server>, Ve
         names.push(name.map_or_else(String::new, |name| name.value.clone()));
         servers.add(names.len() - 1, &pool.backend, faults);
     }
-    if let Some(beyond) = all(spec).find(|placed| servers.is_beyond(placed.value.0)) {
+    if let Some(beyond) = all(spec).find(|placed| servers.is_beyond(placed.value.address)) {
         faults.push(beyond.place.fault("there are too many back ends", format!("{BACK_ENDS_MAX} at most")));
     }
     (servers.servers, names)
 }
 
 /// All back ends that are given, also such as are given twice.
-pub(super) fn all(spec: &BalanceSpec) -> impl Iterator<Item = &Placed<(SocketAddr, u32)>> {
+pub(super) fn all(spec: &BalanceSpec) -> impl Iterator<Item = &Placed<BackEndSpec>> {
     spec.backend.iter().chain(spec.pool.iter().flat_map(|pool: &PoolSpec| &pool.backend))
 }
 
@@ -81,16 +90,16 @@ pub(super) fn rules(spec: &BalanceSpec, pools: &[String], faults: &mut Faults) -
 }
 
 /// Back ends, each with all pools that it is in.
-#[derive(Default)]
-struct Servers {
+struct Servers<'a> {
     servers: Vec<Server>,
     places: HashMap<SocketAddr, usize>,
+    trust: Option<&'a Arc<ClientConfig>>,
 }
 
-impl Servers {
-    fn add(&mut self, pool: usize, given: &[Placed<(SocketAddr, u32)>], faults: &mut Faults) {
+impl Servers<'_> {
+    fn add(&mut self, pool: usize, given: &[Placed<BackEndSpec>], faults: &mut Faults) {
         let mut here = HashSet::new();
-        for Placed { value: (address, weight), place } in given {
+        for Placed { value: BackEndSpec { address, tls, weight }, place } in given {
             if !here.insert(*address) {
                 faults.push(place.fault(format!("backend has {address} twice"), "each server once"));
                 continue;
@@ -98,13 +107,19 @@ impl Servers {
             let next = self.servers.len();
             let at = *self.places.entry(*address).or_insert(next);
             if at == next {
-                self.servers.push(Server { address: *address, weight: *weight, pools: Pools::NONE });
+                let tls =
+                    tls.clone().zip(self.trust.cloned()).map(|(name, config)| Encrypted { name, config });
+                self.servers.push(Server { address: *address, tls, weight: *weight, pools: Pools::NONE });
             }
             let server = &mut self.servers[at];
             if server.weight != *weight {
                 let what =
                     format!("{address} has the weight {weight} here and {} in another pool", server.weight);
                 faults.push(place.fault(what, "one weight in all pools"));
+            }
+            if self.trust.is_some() && server.tls.as_ref().map(|tls| &tls.name) != tls.as_ref() {
+                let what = format!("{address} is asked otherwise than in another pool");
+                faults.push(place.fault(what, "the same #NAME of its certificate in all pools, or none"));
             }
             server.pools = server.pools.with(pool);
         }
@@ -263,7 +278,7 @@ mod tests {
         let (mut faults, mut spec) = (Faults::default(), defaults());
         let head = "version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\", \"192.0.2.2=3\"]\n";
         file::read(&folder.join("p.toml"), &format!("{head}{text}"), &mut spec, &mut faults);
-        let (servers, names) = pools(&spec.balance, &mut faults);
+        let (servers, names) = pools(&spec.balance, None, &mut faults);
         let rules = rules(&spec.balance, &names, &mut faults);
         faults.or((servers, names, rules)).map_err(|faults| faults.to_string())
     }
@@ -290,12 +305,9 @@ mod tests {
             ("192.0.2.2:53", 3, both),
             ("192.0.2.9:53", 1, Pools::NONE.with(1)),
         ];
-        let server = |(address, weight, pools): (&str, u32, Pools)| Server {
-            address: address.parse().expect("an address"),
-            weight,
-            pools,
-        };
-        assert_eq!(servers, expected.map(server));
+        let found: Vec<_> =
+            servers.iter().map(|server| (server.to_string(), server.weight, server.pools)).collect();
+        assert_eq!(found, expected.map(|(address, weight, pools)| (address.to_string(), weight, pools)));
         assert_eq!(names, ["default", "corp"]);
         let wire = |name| dns::name::folded_from_text(name).expect("a name");
         let rule = |name: &str, then| Rule {

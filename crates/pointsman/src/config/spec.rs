@@ -10,6 +10,7 @@ use api::Fault;
 use dns::Folded;
 use nameserver::as_path;
 use routing::Prefix;
+use rustls::pki_types::ServerName;
 
 /// Where a value was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,7 +169,7 @@ pub(crate) struct ReverseSpec {
 pub(crate) struct BalanceSpec {
     pub(crate) listen: Vec<Placed<SocketAddr>>,
     pub(crate) allow: Vec<Placed<Prefix>>,
-    pub(crate) backend: Vec<Placed<(SocketAddr, u32)>>,
+    pub(crate) backend: Vec<Placed<BackEndSpec>>,
     pub(crate) policy: Option<Placed<&'static str>>,
     pub(crate) timeout: Option<Placed<Duration>>,
     pub(crate) tries: Option<Placed<u64>>,
@@ -182,6 +183,7 @@ pub(crate) struct BalanceSpec {
     pub(crate) quic_listen: Vec<Placed<SocketAddr>>,
     pub(crate) tls_certificate: Option<Placed<PathBuf>>,
     pub(crate) tls_key: Option<Placed<PathBuf>>,
+    pub(crate) authorities: Option<Placed<PathBuf>>,
     pub(crate) client_address: Option<Placed<&'static str>>,
     pub(crate) subnet_v4: Option<Placed<u64>>,
     pub(crate) subnet_v6: Option<Placed<u64>>,
@@ -201,6 +203,15 @@ pub(crate) struct BalanceSpec {
     pub(crate) rule: Vec<RuleSpec>,
 }
 
+/// A back end of a balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackEndSpec {
+    pub(crate) address: SocketAddr,
+    /// The name that its certificate is for, where it is asked over TLS.
+    pub(crate) tls: Option<ServerName<'static>>,
+    pub(crate) weight: u32,
+}
+
 /// Further back ends of a balancer.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSpec {
@@ -208,7 +219,7 @@ pub(crate) struct PoolSpec {
     pub(crate) place: Place,
     pub(crate) given: Present,
     pub(crate) name: Option<Placed<String>>,
-    pub(crate) backend: Vec<Placed<(SocketAddr, u32)>>,
+    pub(crate) backend: Vec<Placed<BackEndSpec>>,
 }
 
 impl PoolSpec {

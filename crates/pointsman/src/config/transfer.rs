@@ -7,8 +7,9 @@ use std::sync::Arc;
 use api::{Faults, file};
 use dns::Folded;
 use nameserver::transfer::keys::Key;
-use nameserver::transfer::{Config, Encrypted, Keys, Primaries, Primary, Secondaries, Secondary};
-use net::tls::{DOT, client};
+use nameserver::transfer::{Config, Keys, Primaries, Primary, Secondaries, Secondary};
+use net::tls::DOT;
+use net::tls::client::{self, Encrypted};
 
 use super::spec::{Placed, PrimarySpec, SecondarySpec};
 use super::tls;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use api::{BackEndStatus, NewBackEnd};
 use clap::Args;
 use hyper::Method;
+use rustls::pki_types::ServerName;
 use web::client::{Body, Call};
 
 use super::{Connection, status};
@@ -14,9 +15,10 @@ use crate::failure::Failure;
 /// A back end to be added.
 #[derive(Args, Debug)]
 pub(super) struct Add {
-    /// Its address, with a port where it is not 53
-    #[arg(value_parser = kind::with_port)]
-    address: SocketAddr,
+    /// Its address, with a port where it is not 53; over TLS with #NAME of its certificate behind it, and a port where it is
+    /// not 853
+    #[arg(value_name = "ADDR[#NAME]", value_parser = kind::named)]
+    server: (SocketAddr, Option<ServerName<'static>>),
     /// Its weight, for policies that have weights
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     weight: u32,
@@ -39,7 +41,9 @@ pub(super) struct Named {
 
 impl Add {
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let new = NewBackEnd { address: self.address.to_string(), weight: self.weight, pools: self.pool };
+        let (address, tls) = self.server;
+        let tls = tls.map(|name| name.to_str().into_owned());
+        let new = NewBackEnd { address: address.to_string(), tls, weight: self.weight, pools: self.pool };
         let mut call = Call::new(Method::POST, "/v1/backends");
         call.body = Some(Body::json(&new));
         self.connection.begin()?.show(call, shown).await

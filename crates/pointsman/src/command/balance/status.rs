@@ -143,7 +143,9 @@ pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
     // Where all are in one pool, nobody asks which.
     let is_split = back_ends.windows(2).any(|both| both[0].pools != both[1].pools);
     let pools = is_split.then_some("POOLS");
-    let headings = ["BACK END", "STANDING"].into_iter().chain(pools).chain([
+    let is_encrypted = back_ends.iter().any(|back_end| back_end.tls.is_some());
+    let tls = is_encrypted.then_some("TLS");
+    let headings = ["BACK END", "STANDING"].into_iter().chain(tls).chain(pools).chain([
         "SHARE",
         "SENT",
         "ANSWERED",
@@ -164,7 +166,8 @@ pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
             (standing, _) => standing.to_owned(),
         };
         let pools = is_split.then(|| back_end.pools.join(", "));
-        table.add_row([back_end.address.clone(), standing].into_iter().chain(pools).chain([
+        let tls = is_encrypted.then(|| back_end.tls.clone().unwrap_or_else(|| "-".into()));
+        table.add_row([back_end.address.clone(), standing].into_iter().chain(tls).chain(pools).chain([
             format!("{:.1} %", back_end.share * 100.0),
             back_end.sent.to_string(),
             back_end.answered.to_string(),

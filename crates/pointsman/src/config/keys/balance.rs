@@ -39,8 +39,9 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
                 means: "none, which is a fault",
                 example: "[\"192.0.2.1:53\", \"192.0.2.2:53=3\"]",
             },
-            about: "The name servers that answer.",
-            consequence: "Weights are for the policies wrr, random, least-outstanding, p2c and hash; pressure needs none.",
+            about: "The name servers that answer; with #NAME behind the address over TLS (RFC 7858), where the certificate must \
+                be for that name.",
+            consequence: "Over TLS a server is asked nowhere else, at port 853 where none is given. Weights are for the policies wrr, random, least-outstanding, p2c and hash; pressure needs none.",
         },
         Key {
             name: "policy",
@@ -156,6 +157,17 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             consequence: "It is read when the certificate is. A file that others may read is refused.",
         },
         Key {
+            name: "authorities",
+            flag: Some("authorities"),
+            kind: Kind::Path(|s| &mut s.authorities),
+            default: Default::Absent {
+                means: "\"/etc/ssl/certs/ca-certificates.crt\"",
+                example: "\"/etc/pointsman/authorities.pem\"",
+            },
+            about: "Whose certificates are believed of back ends over TLS: a file in PEM form.",
+            consequence: "It is read once, at start.",
+        },
+        Key {
             name: "client_address",
             flag: Some("client-address"),
             kind: Kind::Choice(|s| &mut s.client_address, &["hidden", "subnet", "proxy"]),
@@ -163,7 +175,8 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             about: "How back ends learn whose query it is: not at all, by client subnet (RFC 7871), or by the PROXY \
                 protocol, version 2.",
             consequence: "With subnet a query that has a client subnet keeps its own, and a signed one has none. With proxy \
-                back ends must expect the header, also over TCP, where each query then has a connection of its own.",
+                back ends must expect the header, also over TCP, where each query then has a connection of its own. It does not \
+                go with back ends over TLS.",
         },
         Key {
             name: "subnet_v4",
