@@ -770,6 +770,11 @@ fn rules_hold_as_the_guide_has_it() {
     assert_eq!(follow("send-queries-by-rules.md"), (3, 5));
 }
 
+#[test]
+fn resolvers_are_asked_over_tls_as_the_guide_has_it() {
+    assert_eq!(follow("ask-over-tls.md"), (2, 4));
+}
+
 /// Goes through a guide as a reader would; each server has a port that is free. How many servers it starts, and commands
 /// it has.
 fn follow(guide: &str) -> (usize, usize) {
@@ -778,6 +783,7 @@ fn follow(guide: &str) -> (usize, usize) {
         ("5300", free_address()),
         ("5301", free_address()),
         ("5302", free_address()),
+        ("5853", free_address()),
         ("8055", free_address()),
     ];
     let text = ports.iter().fold(guide::read(guide), |text, (port, here)| {
@@ -795,7 +801,7 @@ fn follow(guide: &str) -> (usize, usize) {
         command
             .args(words)
             .current_dir(folder.path())
-            .env("POINTSMAN_BALANCE", format!("http://{}", ports[3].1));
+            .env("POINTSMAN_BALANCE", format!("http://{}", ports[4].1));
         command
     };
     let (mut programs, mut commands) = (Vec::new(), 0);
