@@ -5,11 +5,13 @@
 //! ```
 //! Source and balancer are placed as in [`serve`](crate::serve), the back ends behind a pair of their own ([`behind`]).
 //! In reading order: [`balancers`] who balances, [`added`] what it adds to latency, [`outstanding`] what memory queries
-//! take that wait, [`picks`] what a pick takes, [`judged`] what rules take, both without any network.
+//! take that wait, [`encrypted`] what back ends over TLS cost, [`picks`] what a pick takes, [`judged`] what rules take,
+//! both without any network.
 
 mod added;
 mod balancers;
 mod behind;
+mod encrypted;
 mod judged;
 mod outstanding;
 mod picks;
@@ -31,7 +33,7 @@ use balancers::{BALANCERS, Balancer, Setup};
 use behind::Behind;
 
 /// The parts that can be asked for.
-const PARTS: &[&str] = &["picks", "rules", "rate", "mixed", "cached", "latency", "memory"];
+const PARTS: &[&str] = &["picks", "rules", "rate", "mixed", "cached", "encrypted", "latency", "memory"];
 
 /// The rate at which processor time is measured, in queries a second: everybody answers all of it.
 const CPU_RATE: u64 = 40_000;
@@ -97,8 +99,12 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     let asked = Asked::of_cache(options.seed);
     if options.wants(asked.part) {
-        let found = behind.serving(&place, || rates(options, &place, &asked))?;
+        let found = behind.serving(&place, None, || rates(options, &place, &asked))?;
         tell(report, &asked, &found);
+    }
+    if options.wants("encrypted") {
+        let questions = Asked::many_lengths(options.seed).questions;
+        encrypted::measure(options, &place, &behind, &questions, report)?;
     }
     if let Some(echo) = answered_by {
         report.note(format!(
@@ -119,7 +125,7 @@ struct Asked {
     title: &'static str,
     /// The questions that are sent, a line `name type` for each.
     questions: String,
-    setup: Setup,
+    setup: Setup<'static>,
 }
 
 impl Asked {

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use tests::certificate::Certificate;
 
 use super::behind::BACK_ENDS;
 use crate::machine;
@@ -39,7 +40,7 @@ pub(crate) fn versions() -> [(&'static str, String); 2] {
 
 /// What a balancer is told beside its way of working.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setup {
+pub(crate) struct Setup<'a> {
     /// Seconds until a timeout.
     pub(crate) seconds: u64,
     /// How many queries may wait.
@@ -48,11 +49,14 @@ pub(crate) struct Setup {
     pub(crate) port: u16,
     /// Whether answers are given again.
     pub(crate) has_cache: bool,
+    /// What back ends over TLS show; not where they are asked over UDP.
+    pub(crate) certificate: Option<&'a Certificate>,
 }
 
-impl Setup {
+impl Setup<'_> {
     /// What it is told where nothing of it is measured.
-    pub(crate) const USUAL: Setup = Setup { seconds: 2, outstanding: 65_535, port: 53, has_cache: false };
+    pub(crate) const USUAL: Setup<'static> =
+        Setup { seconds: 2, outstanding: 65_535, port: 53, has_cache: false, certificate: None };
 }
 
 /// What a cache takes, and how many answers dnsdist's may have: more than are asked for.
@@ -64,7 +68,7 @@ impl Balancer {
     ///
     /// # Errors
     /// Where it does not; with the end of what it said.
-    pub(crate) fn start(&self, place: &Place, setup: Setup) -> Result<Running> {
+    pub(crate) fn start(&self, place: &Place, setup: Setup<'_>) -> Result<Running> {
         self.started(place, setup, false)
     }
 
@@ -78,7 +82,7 @@ impl Balancer {
         self.started(place, Setup::USUAL, true)
     }
 
-    fn started(&self, place: &Place, setup: Setup, is_first: bool) -> Result<Running> {
+    fn started(&self, place: &Place, setup: Setup<'_>, is_first: bool) -> Result<Running> {
         let room = place.room(self.name)?;
         let mut command = self.command(place, setup)?;
         if is_first {
@@ -94,8 +98,8 @@ impl Balancer {
     ///
     /// # Errors
     /// Where that cannot be written.
-    pub(crate) fn command(&self, place: &Place, setup: Setup) -> Result<Command> {
-        let Setup { seconds, outstanding, port, has_cache } = setup;
+    pub(crate) fn command(&self, place: &Place, setup: Setup<'_>) -> Result<Command> {
+        let Setup { seconds, outstanding, port, has_cache, certificate } = setup;
         if self.is_ours {
             let mut command = Side::Server.command(&program());
             command.args(["balance", "--workers", "1", "--policy", self.way]);
@@ -104,7 +108,11 @@ impl Balancer {
             // The source has few addresses of its many in use at a time.
             command.args(["--per-client-max", "65535"]);
             for back_end in BACK_ENDS {
-                command.args(["--backend", &format!("{back_end}:{port}")]);
+                let named = certificate.map_or("", |_| "#dns.example.com");
+                command.args(["--backend", &format!("{back_end}:{port}{named}")]);
+            }
+            if let Some(Certificate { authority, .. }) = certificate {
+                command.args(["--authorities", authority]);
             }
             if has_cache {
                 command.args(["--cache", CACHE]);
@@ -117,7 +125,11 @@ impl Balancer {
             self.way
         );
         for back_end in BACK_ENDS {
-            lines += &format!("newServer({{address=\"{back_end}:{port}\"}}):setUp()\n");
+            let tls = certificate.map(|Certificate { authority, .. }| {
+                format!(", tls=\"openssl\", subjectName=\"dns.example.com\", caStore=\"{authority}\"")
+            });
+            let tls = tls.unwrap_or_default();
+            lines += &format!("newServer({{address=\"{back_end}:{port}\"{tls}}}):setUp()\n");
         }
         if has_cache {
             lines += &format!("getPool(\"\"):setCache(newPacketCache({CACHED_MAX}))\n");

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use experiments::echo;
+use tests::certificate::Certificate;
 
 use crate::replay::driver::{self, Echo, End};
 use crate::serve::place::{self, Place, SOURCE_CORE};
@@ -78,11 +79,16 @@ impl Behind {
     }
 
     /// Has a name server answer at their addresses while `work` is done, with addresses that may be kept for all names of
-    /// `example.com`.
+    /// `example.com`; also over TLS, where it has what to show.
     ///
     /// # Errors
     /// Those of `work`, and where it does not start.
-    pub(crate) fn serving<T>(&self, place: &Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn serving<T>(
+        &self,
+        place: &Place,
+        certificate: Option<&Certificate>,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let room = place.room("behind")?;
         let zone = room.join("example.com.zone");
         let wildcard = "* IN A 192.0.2.81\n";
@@ -102,6 +108,12 @@ impl Behind {
         command.args(["--store", &format!("sqlite:{}", room.join("store.db").display())]);
         for back_end in BACK_ENDS {
             command.args(["--listen", &format!("{back_end}:53")]);
+            if certificate.is_some() {
+                command.args(["--tls-listen", &format!("{back_end}:853")]);
+            }
+        }
+        if let Some(Certificate { certificate, key, .. }) = certificate {
+            command.args(["--tls-certificate", certificate, "--tls-key", key]);
         }
         // A balancer that is started after it answers where it does.
         let _server = Group::start(&mut command, &room.join("log"))?;
