@@ -156,6 +156,39 @@ fn what_is_stale_is_better_than_nothing_where_it_may_be() {
 }
 
 #[test]
+fn what_is_stale_is_better_than_a_failure() {
+    let (folder, later) = (Folder::new(), Folder::new());
+    let first = bind(&folder);
+    let balancing = start(&first, &["--cache-stale", "1 h"]);
+    let question = || Question::new("short.example", "A").edns();
+    assert_eq!(question().udp(balancing.dns).data(), ["192.0.2.3"]);
+    first.program.stop();
+    // At the same address, and of that zone it knows nothing.
+    let zone =
+        later.write("other.zone", "$TTL 3600\n@ SOA ns hm 1 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\n");
+    let zones = format!("zone \"other\" {{ type primary; file \"{zone}\"; }};\n");
+    let second = Make::Bind.start(&later, first.dns, &zones);
+    assert_eq!(question().udp(second.dns).rcode, "REFUSED");
+    let refused = || balancing.back_end(second.dns)["failures"].as_u64().expect("a count");
+    let until = Instant::now() + PROGRAM_WAIT;
+    // Before, it may still be fresh, or the server be down.
+    while refused() == 0 {
+        assert_eq!(question().udp(balancing.dns).data(), ["192.0.2.3"]);
+        assert!(Instant::now() < until);
+        rest();
+    }
+    for asked in [Question::udp, Question::tcp] {
+        let before = refused();
+        let answer = asked(&question(), balancing.dns);
+        assert_eq!(answer.data(), ["192.0.2.3"]);
+        assert_eq!(answer.option(EXTENDED_ERROR), Some(&[0, 3][..]));
+        assert_eq!(refused(), before + 1);
+        assert_eq!(asked(&Question::new("www.example", "A"), balancing.dns).rcode, "REFUSED");
+    }
+    balancing.stop();
+}
+
+#[test]
 fn answers_are_forgotten_at_once() {
     let folder = Folder::new();
     let bind = bind(&folder);

@@ -221,11 +221,18 @@ fn rules_are_read_again_as_a_whole_or_not_at_all() {
     assert!(told.contains("block.txt:2:1: ") && told.contains("is no name"), "{told}");
     assert_eq!([rcode("ads.example"), rcode("more.example")], ["NXDOMAIN", "NOERROR"]);
     both.folder.write("block.txt", "more.example\n");
+    let pool = format!("[[balance.pool]]\nname = \"late\"\nbackend = [\"{}\"]\n", both.inside.dns);
+    both.configure(&(pool + &first));
+    balancing.program.signal(Signal::SIGHUP);
+    let told = balancing.program.line("nothing is reloaded");
+    assert!(told.contains("the pool \"late\" is new, and pools are read at start"), "{told}");
+    assert_eq!([rcode("ads.example"), rcode("more.example")], ["NXDOMAIN", "NOERROR"]);
     both.configure(&(rule("new", "names = [\"corp.example\"]\npool = \"corp\"") + &first));
     balancing.program.signal(Signal::SIGHUP);
-    balancing.program.line("are read again");
+    let told = balancing.program.line("are read again");
+    assert!(told.contains("rules are read again") && !told.contains("certificate"), "{told}");
     assert_eq!([rcode("ads.example"), rcode("more.example")], ["NOERROR", "NXDOMAIN"]);
     assert_eq!(Question::new("corp.example", "A").udp(dns).data(), ["10.0.0.1"]);
-    assert_eq!([met(&balancing, "ads"), met(&balancing, "new")], [3.0, 1.0]);
+    assert_eq!([met(&balancing, "ads"), met(&balancing, "new")], [4.0, 1.0]);
     balancing.stop();
 }

@@ -60,7 +60,7 @@ pub(crate) fn measure(
                 let cpu: Duration = running.group.cpu()?.saturating_sub(before);
                 rounds.cpu_us.push(cpu.as_secs_f64() * 1e6 / (seen.good as f64).max(1.0));
                 rounds.answered.push(100.0 * seen.good as f64 / (seen.sent as f64).max(1.0));
-                let seen = source.udp(PEAK_RATE, seconds)?;
+                let seen = source.flood(PEAK_RATE, seconds)?;
                 rounds.most.push(seen.good as f64 / seen.seconds);
                 println!("encrypted {:<16} {rounds:?}", balancer.name);
             }

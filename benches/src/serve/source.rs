@@ -88,6 +88,14 @@ impl Source {
     /// # Errors
     /// Where the source fails, or the answers are not those that were asked for.
     pub(crate) fn udp(&self, rate: u64, seconds: u64) -> Result<Seen> {
+        good(self.run(&["-b", BATCH], rate, seconds)?)
+    }
+
+    /// The same beyond what can be answered, where other answers are to be expected.
+    ///
+    /// # Errors
+    /// Where the source fails.
+    pub(crate) fn flood(&self, rate: u64, seconds: u64) -> Result<Seen> {
         self.run(&["-b", BATCH], rate, seconds)
     }
 
@@ -96,7 +104,7 @@ impl Source {
     /// # Errors
     /// As [`Source::udp`].
     pub(crate) fn connections(&self, rate: u64, seconds: u64) -> Result<Seen> {
-        self.run(&["-T"], rate, seconds)
+        good(self.run(&["-T"], rate, seconds)?)
     }
 
     fn run(&self, transport: &[&str], rate: u64, seconds: u64) -> Result<Seen> {
@@ -112,12 +120,15 @@ impl Source {
             thread::sleep(SOCKET_PAUSE);
             text = process::read(&mut command)?;
         }
-        let seen = seen(&text, seconds as f64).with_context(|| format!("kxdpgun said:\n{text}"))?;
-        if (seen.good as f64) < seen.answered as f64 * GOOD_MIN {
-            bail!("of {} answers only {} are NOERROR; kxdpgun said:\n{text}", seen.answered, seen.good);
-        }
-        Ok(seen)
+        seen(&text, seconds as f64).with_context(|| format!("kxdpgun said:\n{text}"))
     }
+}
+
+fn good(seen: Seen) -> Result<Seen> {
+    if (seen.good as f64) < seen.answered as f64 * GOOD_MIN {
+        bail!("of {} answers only {} are NOERROR", seen.answered, seen.good);
+    }
+    Ok(seen)
 }
 
 /// Reads kxdpgun's summary. Over TCP the first line counts connections begun.

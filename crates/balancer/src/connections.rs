@@ -313,6 +313,12 @@ impl Connections {
             added = add_subnet(&mut onward, question_end, asked.edns.as_ref(), &subnet);
         }
         let for_client = |mut reply: Vec<u8>| {
+            // An answer that is kept, and stale, is better than a failure (RFC 8767 §5).
+            if is_failure(rcode(&reply).to_int())
+                && let Some(stale) = self.find_stale(query, asked)
+            {
+                return padded(stale, query, question_end, way);
+            }
             reply[..2].copy_from_slice(&query[..2]);
             let length = take_out_subnet(&mut reply, question_end, added);
             let length = take_out_of_one_hop(&mut reply[..length], question_end);

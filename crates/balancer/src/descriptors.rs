@@ -8,8 +8,8 @@ use crate::exchange::OPEN_MAX;
 /// listeners, and connections that give way.
 const OTHERS: usize = web::serve::CONNECTIONS_MAX + 64 + GIVING_WAY_MAX;
 
-/// Descriptors of each worker: its socket for clients, and what it waits with.
-const OF_A_WORKER: usize = 2;
+/// Descriptors of each worker: its socket for clients, what it waits with, and both ends of what the relay wakes it by.
+const OF_A_WORKER: usize = 4;
 
 /// Descriptors of each back end, beside its sockets at workers: connections, and a probe.
 const OF_A_BACK_END: usize = OPEN_MAX + 1;
@@ -78,7 +78,7 @@ mod tests {
         };
         let base = needed(0, 4, 0, 0);
         assert_eq!(base, 800 + OTHERS as u64);
-        assert_eq!(needed(32, 4, 8, 0) - base, 32 * (2 + 4 * 8) + 8 * (OPEN_MAX as u64 + 1));
+        assert_eq!(needed(32, 4, 8, 0) - base, 32 * (4 + 4 * 8) + 8 * (OPEN_MAX as u64 + 1));
         assert_eq!(needed(0, 4, 0, 2_000) - base, 2_000);
     }
 }

@@ -191,10 +191,15 @@ impl Bench {
         }
     }
 
-    /// Passes a back end's answer to a query on to who has asked, and keeps it where it may be kept.
+    /// Passes a back end's answer to a query on to who has asked, and keeps it where it may be kept. An answer that is kept,
+    /// and stale, is better than a failure (RFC 8767 §5).
     fn deliver(&mut self, index: Index, octets: &[u8], now: u64) {
         let asker = self.pending.get(index).asker;
-        if octets.len() >= DATAGRAM_MAX {
+        let is_failed = is_failure(rcode(octets).to_int());
+        let stale = if is_failed { self.find_stale(index, now) } else { None };
+        if let Some(length) = stale {
+            self.send_answer(length, asker.client, asker.local);
+        } else if octets.len() >= DATAGRAM_MAX {
             // Its end may be lost.
             let length = self.answer(index, Says::Truncated);
             self.send_answer(length, asker.client, asker.local);

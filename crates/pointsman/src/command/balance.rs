@@ -160,6 +160,11 @@ async fn reload(
     if shown.is_none() && !flags.has_file() {
         return supervision::nothing_to_reload(hang_up, INSTEAD).await;
     }
+    let what = match (flags.has_file(), &shown) {
+        (true, Some(_)) => "rules, certificate and key",
+        (true, None) => "rules",
+        (false, _) => "certificate and key",
+    };
     loop {
         hang_up.recv().await;
         let (rules, mut faults) = config::load_rules(flags, pools);
@@ -176,7 +181,7 @@ async fn reload(
         }
         let count = rules.len();
         service.replace_rules(rules).await;
-        tracing::info!(rules = count, "rules, certificate and key are read again; {INSTEAD}");
+        tracing::info!(rules = count, "{what} are read again; {INSTEAD}");
     }
 }
 

@@ -96,10 +96,17 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     (lowered, faults)
 }
 
-/// Reads the rules again, and lists everything that is wrong with the file or with them. Pools, by their names, stay as they are.
+/// Reads the rules again, and lists everything that is wrong with the file or with them. Pools, by their names, stay as they are,
+/// and one that is new is a fault.
 pub(crate) fn load_rules(flags: &Flags, pools: &[String]) -> (Vec<Rule>, Faults) {
     let (mut spec, mut faults) = super::of_file(flags.config.as_deref());
     flags.over.read(&mut spec.balance, &mut faults);
+    for name in spec.balance.pool.iter().filter_map(|pool| pool.name.as_ref()) {
+        if !pools.contains(&name.value) {
+            let what = format!("the pool {:?} is new, and pools are read at start", name.value);
+            faults.push(name.place.fault(what, "a restart, or the pools that there were"));
+        }
+    }
     let rules = rules::rules(&spec.balance, pools, &mut faults);
     (rules, faults)
 }

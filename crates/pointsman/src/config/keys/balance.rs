@@ -216,7 +216,8 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             flag: Some("cache-stale"),
             kind: Kind::Duration(|s| &mut s.cache_stale, Duration::ZERO..=WEEK),
             default: Default::Value("\"0 s\""),
-            about: "For how long after that it is still given where no back end answers, or takes the query (RFC 8767).",
+            about: "For how long after that it is still given where no back end answers, or takes the query, or the one that was \
+                asked says that it failed (RFC 8767).",
             consequence: "Clients may have what has changed since, for 30 s, instead of nothing.",
         },
         Key {
