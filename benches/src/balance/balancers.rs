@@ -59,6 +59,9 @@ impl Setup<'_> {
         Setup { seconds: 2, outstanding: 65_535, port: 53, has_cache: false, certificate: None };
 }
 
+/// How many queries dnsdist may have under way over one connection: as many as we.
+const UNDER_WAY: usize = 32;
+
 /// What a cache takes, and how many answers dnsdist's may have: more than are asked for.
 const CACHE: &str = "64 MiB";
 const CACHED_MAX: u64 = 100_000;
@@ -125,8 +128,12 @@ impl Balancer {
             self.way
         );
         for back_end in BACK_ENDS {
+            // As it comes, it has one query under way over a connection.
             let tls = certificate.map(|Certificate { authority, .. }| {
-                format!(", tls=\"openssl\", subjectName=\"dns.example.com\", caStore=\"{authority}\"")
+                format!(
+                    ", tls=\"openssl\", subjectName=\"dns.example.com\", caStore=\"{authority}\", \
+                     maxInFlight={UNDER_WAY}"
+                )
             });
             let tls = tls.unwrap_or_default();
             lines += &format!("newServer({{address=\"{back_end}:{port}\"{tls}}}):setUp()\n");

@@ -401,20 +401,7 @@ impl Connections {
                 return Ended::Failed { was_idle: false };
             }
         };
-        match why {
-            // No back end is to blame.
-            NoAnswer::Shortage | NoAnswer::NoPort | NoAnswer::Filtered => {
-                picker.unsent(place);
-                let is_ours = why == NoAnswer::Filtered;
-                if is_ours { &counters.send_failed } else { &counters.no_socket }.add(1);
-            }
-            NoAnswer::Unreached | NoAnswer::Ended => {
-                if let Some(cells) = picker.cells(place) {
-                    cells.refused.add(1);
-                }
-                picker.failed(place, load, now);
-            }
-        }
+        picker.unanswered(place, why, load, now, counters);
         match why {
             NoAnswer::Shortage => Ended::Unsent,
             _ => Ended::Failed { was_idle: why != NoAnswer::Ended },

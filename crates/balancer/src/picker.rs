@@ -12,6 +12,7 @@ use routing::balance::pressure::Step;
 use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State};
 
 use crate::counters::{Cells, FrontCounters};
+use crate::exchange::NoAnswer;
 use crate::field::{BackEnd, Field, eligible};
 use crate::health::{BEGIN_SHARE, WHOLE, is_failure};
 use crate::rules::Rules;
@@ -330,6 +331,31 @@ impl Picker {
         self.state.forgotten(place);
     }
 
+    /// A query got no answer of a back end: whether that is to blame follows from the reason.
+    pub fn unanswered(
+        &mut self,
+        place: usize,
+        why: NoAnswer,
+        load: u32,
+        now_ns: u64,
+        counters: &FrontCounters,
+    ) {
+        match why {
+            NoAnswer::Unreached | NoAnswer::Ended => return self.refused(place, load, now_ns),
+            NoAnswer::Shortage | NoAnswer::NoPort => counters.no_socket.add(1),
+            NoAnswer::Filtered => counters.send_failed.add(1),
+        }
+        self.unsent(place);
+    }
+
+    /// Nobody takes a query: nobody listens, no way leads there, or its connection has ended.
+    pub fn refused(&mut self, place: usize, load: u32, now_ns: u64) {
+        if let Some(cells) = self.cells(place) {
+            cells.refused.add(1);
+        }
+        self.failed(place, load, now_ns);
+    }
+
     /// Nothing has come in time for the question with the hash `key`.
     pub fn timed_out(&mut self, place: usize, key: u64, load: u32, now_ns: u64) {
         if let Some(cells) = self.cells(place) {
@@ -350,7 +376,7 @@ impl Picker {
     }
 
     /// Nothing has come in time, or nobody listens.
-    pub fn failed(&mut self, place: usize, load: u32, now_ns: u64) {
+    fn failed(&mut self, place: usize, load: u32, now_ns: u64) {
         if let Some(cells) = self.cells(place) {
             cells.ended.add(1);
         }

@@ -1,5 +1,5 @@
-//! A connection to a back end, encrypted or not, over which several queries are under way (RFC 7766 §6.2.1.1): answers may come in any order,
-//! and are matched by id and question (§7).
+//! A connection to a back end, encrypted or not, over which several queries are under way (RFC 7766 §6.2.1.1): answers may
+//! come in any order, and are matched by id and question (§7).
 
 use std::collections::HashMap;
 use std::io;

@@ -164,25 +164,12 @@ impl Bench {
     /// A query could not be carried to its back end, or nothing came back: it goes to another one.
     fn take_no_answer(&mut self, line: u16, id: u16, why: NoAnswer, now: u64) {
         let Some(index) = self.pending.waiting_over(line, id) else { return };
-        let (place, load, is_answered) =
-            (place_of(line), self.pending.get(index).load, self.pending.get(index).is_answered);
-        let worker = &mut self.worker;
-        match why {
-            // No back end is to blame.
-            NoAnswer::Shortage | NoAnswer::NoPort | NoAnswer::Filtered => {
-                worker.counters.send_failed.add(1);
-                worker.picker.unsent(place);
-            }
-            NoAnswer::Unreached | NoAnswer::Ended => {
-                if let Some(cells) = worker.picker.cells(place) {
-                    cells.refused.add(1);
-                }
-                worker.picker.failed(place, load, now);
-            }
-        }
+        let Waiting { load, is_answered, .. } = *self.pending.get(index);
+        let place = place_of(line);
         if why == NoAnswer::Unreached {
             self.doubt(place, now);
         }
+        self.worker.picker.unanswered(place, why, load, now, &self.worker.counters);
         if is_answered {
             self.pending.end(index);
         } else {
@@ -329,10 +316,7 @@ impl Bench {
     pub(super) fn abandon(&mut self, place: usize, now: u64) {
         for index in self.pending.waiting_for(place) {
             let load = self.pending.get(index).load;
-            if let Some(cells) = self.worker.picker.cells(place) {
-                cells.refused.add(1);
-            }
-            self.worker.picker.failed(place, load, now);
+            self.worker.picker.refused(place, load, now);
             self.dispatch_again(index, now);
         }
     }
