@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use dns::edns::{Edns, OPTION};
 use dns::query::{HEADER, MESSAGE_MAX, Refusal, TRUNCATED};
 use dns::relay::{
-    Added, PADDED_TO, add_subnet, is_padded, pad, take_out_cookies, take_out_of_one_hop, take_out_subnet,
+    Added, PADDED_TO, add_subnet, is_padded, pad, take_out_added, take_out_cookies, take_out_of_one_hop,
 };
 use dns::reuse;
 use dns::writer::without_question;
@@ -320,7 +320,7 @@ impl Connections {
                 return padded(stale, query, question_end, way);
             }
             reply[..2].copy_from_slice(&query[..2]);
-            let length = take_out_subnet(&mut reply, question_end, added);
+            let length = take_out_added(&mut reply, question_end, added);
             let length = take_out_of_one_hop(&mut reply[..length], question_end);
             reply.truncate(length);
             if let Some(cache) = &self.cache {

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dns::edns::OPTION;
-use dns::relay::{QUERY_PADDED_TO, pad};
 use net::client::Trouble;
 use net::tls::client::Encrypted;
 use net::tls::stream::Stream;
@@ -144,7 +142,7 @@ impl Exchange {
         self.tls.as_ref()
     }
 
-    /// Asks over a connection, as soon as there is room in one; over TLS the query is padded, where it has EDNS. `query` has the id with which it is asked, and the answer one
+    /// Asks over a connection, as soon as there is room in one. `query` has the id with which it is asked, and the answer one
     /// that may be another. A connection that begins with a preface is this query's alone. Who no longer waits may still find
     /// the answer in `told`, later.
     ///
@@ -158,8 +156,6 @@ impl Exchange {
         question_end: usize,
         told: &mut Told,
     ) -> io::Result<Vec<u8>> {
-        let padded = self.tls.is_some().then(|| padded(query, question_end));
-        let query = padded.as_deref().unwrap_or(query);
         let (may_share, mut few) = (preface.is_empty(), self.sharing().few);
         loop {
             match self.room(may_share, few).await {
@@ -330,15 +326,6 @@ impl NoAnswer {
             _ => NoAnswer::Ended,
         }
     }
-}
-
-/// A query whose length says little (RFC 8467 §4.1), where it has room for that.
-fn padded(query: &[u8], question_end: usize) -> Vec<u8> {
-    let mut padded = query.to_vec();
-    padded.resize(query.len() + OPTION + QUERY_PADDED_TO, 0);
-    let length = pad(&mut padded, query.len(), question_end, QUERY_PADDED_TO);
-    padded.truncate(length);
-    padded
 }
 
 fn ended() -> io::Error {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use dns::edns::OPTION;
+use dns::relay::{Added, QUERY_PADDED_TO, add_opt, pad, take_out_added};
 use net::framing::{Assembler, MESSAGE_MAX, prefix};
 use net::tls::stream::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
@@ -33,6 +35,7 @@ pub struct Pipeline {
     pub under_way: AtomicUsize,
     asked: AtomicU64,
     last_answered: Arc<AtomicU64>,
+    is_encrypted: bool,
 }
 
 /// A query under way.
@@ -42,6 +45,8 @@ struct Asked {
     number: u64,
     query: Vec<u8>,
     question_end: usize,
+    /// What was put into it for this connection.
+    added: Added,
     tell: oneshot::Sender<Vec<u8>>,
 }
 
@@ -56,7 +61,8 @@ impl Pipeline {
         held: impl Send + 'static,
     ) -> Pipeline {
         let (queue, asked) = mpsc::channel(under_way_max);
-        let last_answered = Arc::new(AtomicU64::new(0));
+        let (last_answered, is_encrypted) =
+            (Arc::new(AtomicU64::new(0)), matches!(stream, Stream::Encrypted(_)));
         let ends = Ends {
             out: preface.to_vec(),
             waiting: HashMap::new(),
@@ -67,7 +73,13 @@ impl Pipeline {
             ends.converse(stream, asked, idle).await;
             drop(held);
         });
-        Pipeline { queue, under_way: AtomicUsize::new(0), asked: AtomicU64::new(0), last_answered }
+        Pipeline {
+            queue,
+            under_way: AtomicUsize::new(0),
+            asked: AtomicU64::new(0),
+            last_answered,
+            is_encrypted,
+        }
     }
 
     /// The last of its queries that has been answered; 0 before the first.
@@ -82,13 +94,14 @@ impl Pipeline {
 
     /// Asks, with an id that no other query has that is under way; the answer, which has it, is told. Nothing will be where
     /// the connection is closed before it comes, or is closed already. Returned with it is which of the connection's
-    /// queries it is, from 1.
+    /// queries it is, from 1. Over TLS the query is padded.
     pub fn ask(&self, query: &[u8], question_end: usize) -> (u64, oneshot::Receiver<Vec<u8>>) {
         let (tell, told) = oneshot::channel();
         let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        let query = query[..query.len().min(MESSAGE_MAX)].to_vec();
+        let mut query = query[..query.len().min(MESSAGE_MAX)].to_vec();
+        let added = if self.is_encrypted { pad_query(&mut query, question_end) } else { Added::Nothing };
         // What finds no room is dropped, and tells so.
-        let _ = self.queue.try_send(Asked { number, query, question_end, tell });
+        let _ = self.queue.try_send(Asked { number, query, question_end, added, tell });
         (number, told)
     }
 }
@@ -168,10 +181,23 @@ impl Ends {
             return false;
         }
         self.last_answered.fetch_max(asked.number, Ordering::Relaxed);
-        let is_late = self.waiting.remove(&id).is_some_and(|asked| asked.tell.send(reply.to_vec()).is_err());
+        let mut reply = reply.to_vec();
+        let length = take_out_added(&mut reply, asked.question_end, asked.added);
+        reply.truncate(length);
+        let is_late = self.waiting.remove(&id).is_some_and(|asked| asked.tell.send(reply).is_err());
         late.fetch_add(u64::from(is_late), Ordering::Relaxed);
         true
     }
+}
+
+/// Has the length of a query say little (RFC 8467 §4.1), where there is room for that.
+fn pad_query(query: &mut Vec<u8>, question_end: usize) -> Added {
+    let added = add_opt(query, question_end);
+    let length = query.len();
+    query.resize(length + OPTION + QUERY_PADDED_TO, 0);
+    let padded = pad(query, length, question_end, QUERY_PADDED_TO);
+    query.truncate(padded);
+    added
 }
 
 /// Writes some of these octets, or, where there are none, what is still on its way into the socket; returns how many.

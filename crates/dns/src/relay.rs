@@ -40,42 +40,60 @@ pub fn add_subnet(
     let mut option = [0; ClientSubnet::WRITTEN_MAX];
     let Some(length) = subnet.write(0, &mut option) else { return Added::Nothing };
     let option = &option[..length];
-    let (mut end, mut opt) = (question_end, None);
-    for record in Records::of(query, question_end) {
-        let Some(record) = record else { return Added::Nothing };
-        match record.rtype {
-            Rtype::TSIG | Rtype::SIG => return Added::Nothing,
-            Rtype::OPT => opt = Some((record.end - record.rdata.len(), record.end)),
-            _ => {}
-        }
-        end = record.end;
-    }
-    let added = if opt.is_some() { length } else { OPT + length };
-    if end + added > MESSAGE_MAX {
-        return Added::Nothing;
-    }
-    match opt {
-        Some((options, options_end)) => {
-            let Ok(all) = u16::try_from(options_end - options + length) else { return Added::Nothing };
-            query[options - 2..options].copy_from_slice(&all.to_be_bytes());
+    match last_of_unsigned(query, question_end) {
+        None => Added::Nothing,
+        Some((end, None)) => add_opt_with(query, end, option),
+        Some((end, Some(_))) if end + length > MESSAGE_MAX => Added::Nothing,
+        Some((end, Some(options))) => {
+            let Ok(all) = u16::try_from(options.len() + length) else { return Added::Nothing };
+            query[options.start - 2..options.start].copy_from_slice(&all.to_be_bytes());
             query.truncate(end);
-            query.splice(options_end..options_end, option.iter().copied());
+            query.splice(options.end..options.end, option.iter().copied());
             Added::Option
-        }
-        None => {
-            let additional = u16::from_be_bytes([query[10], query[11]]);
-            let Some(additional) = additional.checked_add(1) else { return Added::Nothing };
-            query[10..HEADER].copy_from_slice(&additional.to_be_bytes());
-            query.truncate(end);
-            let [kind, class] = [Rtype::OPT.to_int().to_be_bytes(), UDP_PLAIN_PAYLOAD.to_be_bytes()];
-            query.extend_from_slice(&[0, kind[0], kind[1], class[0], class[1], 0, 0, 0, 0, 0, length as u8]);
-            query.extend_from_slice(option);
-            Added::Record
         }
     }
 }
 
-/// Takes out of an answer what was added to its query, so that it says nothing that was not asked for; returns the
+/// Puts an OPT record into a query that has none, so that there is room for padding. What stays as it is in [`add_subnet`]
+/// stays here.
+pub fn add_opt(query: &mut Vec<u8>, question_end: usize) -> Added {
+    match last_of_unsigned(query, question_end) {
+        Some((end, None)) => add_opt_with(query, end, &[]),
+        _ => Added::Nothing,
+    }
+}
+
+/// Where the last record of a query ends, and where the options of its OPT record are; `None` where it breaks off or is signed.
+fn last_of_unsigned(query: &[u8], question_end: usize) -> Option<(usize, Option<Range<usize>>)> {
+    let (mut end, mut options) = (question_end, None);
+    for record in Records::of(query, question_end) {
+        let record = record?;
+        match record.rtype {
+            Rtype::TSIG | Rtype::SIG => return None,
+            Rtype::OPT => options = Some(record.end - record.rdata.len()..record.end),
+            _ => {}
+        }
+        end = record.end;
+    }
+    Some((end, options))
+}
+
+/// Puts an OPT record with these options, 255 octets at most, behind the records of a query, which end here.
+fn add_opt_with(query: &mut Vec<u8>, end: usize, options: &[u8]) -> Added {
+    let additional = u16::from_be_bytes([query[10], query[11]]).checked_add(1);
+    let Some(additional) = additional.filter(|_| end + OPT + options.len() <= MESSAGE_MAX) else {
+        return Added::Nothing;
+    };
+    query[10..HEADER].copy_from_slice(&additional.to_be_bytes());
+    query.truncate(end);
+    let [kind, class] = [Rtype::OPT.to_int().to_be_bytes(), UDP_PLAIN_PAYLOAD.to_be_bytes()];
+    let length = options.len() as u8;
+    query.extend_from_slice(&[0, kind[0], kind[1], class[0], class[1], 0, 0, 0, 0, 0, length]);
+    query.extend_from_slice(options);
+    Added::Record
+}
+
+/// Takes out of an answer what [`add_subnet`] or [`add_opt`] has added to its query, so that it says nothing that was not asked for; returns the
 /// answer's length. `question_end` is where the question of the query ends, which the answer repeats, but for an error.
 ///
 /// An answer stays as it is where it breaks off, and where anything follows the OPT record: names there may point to
@@ -83,7 +101,7 @@ pub fn add_subnet(
 ///
 /// # Panics
 /// Where it is shorter than a header.
-pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> usize {
+pub fn take_out_added(reply: &mut [u8], question_end: usize, added: Added) -> usize {
     let length = reply.len();
     let records_start = records_start(reply, question_end);
     if added == Added::Nothing || length < records_start {
@@ -375,10 +393,28 @@ mod tests {
             assert_eq!(read.cookie, edns.and_then(|edns| edns.cookie), "{what}");
             // An answer that echoes it all.
             query[2] |= 0x80;
-            let length = take_out_subnet(&mut query, END, added);
+            let length = take_out_added(&mut query, END, added);
             let mut reply = plain.clone();
             reply[2] |= 0x80;
             assert_eq!(query[..length], reply, "{what}");
+        }
+    }
+
+    #[test]
+    fn an_opt_record_goes_in_where_there_is_none_and_comes_out_again() {
+        for (records, added) in [
+            (&[][..], Added::Record),
+            (&[A], Added::Record),
+            (&[OPT], Added::Nothing),
+            (&[TSIG], Added::Nothing),
+        ] {
+            let plain = message(1, records);
+            let mut query = plain.clone();
+            assert_eq!(add_opt(&mut query, END), added, "{records:?}");
+            let opt = if added == Added::Record { 11 } else { 0 };
+            assert_eq!((query.len(), query[11]), (plain.len() + opt, plain[11] + u8::from(opt > 0)));
+            let length = take_out_added(&mut query, END, added);
+            assert_eq!(query[..length], plain, "{records:?}");
         }
     }
 
@@ -431,7 +467,7 @@ mod tests {
                 43,
             ),
         ] {
-            assert_eq!(take_out_subnet(&mut reply, END, added), length, "{what}");
+            assert_eq!(take_out_added(&mut reply, END, added), length, "{what}");
         }
     }
 
@@ -484,7 +520,7 @@ mod tests {
         let length = take_out_of_one_hop(&mut found, END);
         assert_eq!(found[..length], expected);
         let mut found = error(&options);
-        assert_eq!(take_out_subnet(&mut found, END, Added::Record), HEADER);
+        assert_eq!(take_out_added(&mut found, END, Added::Record), HEADER);
         assert_eq!(found[..HEADER], [0x12, 0x34, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let length = expected.len();
         let mut padded = [expected, vec![7; 2 * PADDED_TO]].concat();

@@ -8,8 +8,8 @@ use dns::edns::{Edns, ExtendedError};
 use dns::name::{LABEL_MAX, NAME_MAX};
 use dns::query::HEADER;
 use dns::relay::{
-    Added, PADDED_TO, add_extended_error, add_subnet, is_padded, pad, question_end, take_out_cookies,
-    take_out_of_one_hop, take_out_subnet,
+    Added, PADDED_TO, add_extended_error, add_opt, add_subnet, is_padded, pad, question_end, take_out_added,
+    take_out_cookies, take_out_of_one_hop,
 };
 use dns::reuse::{self, KEY_MAX, change_ttls, fresh_for, name_of, whole_for};
 use dns::{ClientSubnet, Folded, Query, Rcode, Rtype};
@@ -68,8 +68,8 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
     vec![good, alone, QUERY.to_vec()]
 }
 
-/// What is answered here to whatever is a query reads. A subnet goes into it, which is then one with the subnet, and keepalive and padding out of it, which
-/// leaves a query that is all else. What is taken out of whatever may be an answer, and has no names that depend on it, leaves
+/// What is answered here to whatever is a query reads. A subnet goes into it, which is then one with the subnet, an OPT record
+/// into one without EDNS, and keepalive and padding out of it, which leaves a query that is all else. What is taken out of whatever may be an answer, and has no names that depend on it, leaves
 /// a message that `domain` reads as before, but for the OPT record, and so does padding; and it is fresh no longer than any
 /// record that it has for an answer. Older, it is the same but for its TTLs, also where it says that it is stale.
 pub(super) fn relay(octets: &[u8]) {
@@ -87,6 +87,13 @@ pub(super) fn relay(octets: &[u8]) {
             let read = Query::read(&query, &mut name).expect("it was a query").edns.expect("EDNS");
             assert_eq!(read.client_subnet, Some(subnet));
             assert_eq!(edns.is_none(), added == Added::Record);
+        }
+        let mut with_opt = octets.to_vec();
+        let added = add_opt(&mut with_opt, end);
+        let read = Query::read(&with_opt, &mut name).expect("it was a query").edns;
+        match added {
+            Added::Record => assert!(edns.is_none() && read.is_some()),
+            _ => assert_eq!(with_opt, octets),
         }
         let mut onward = octets.to_vec();
         let length = take_out_of_one_hop(&mut onward, end);
@@ -116,7 +123,7 @@ pub(super) fn relay(octets: &[u8]) {
         let mut reply = octets.to_vec();
         let length = match added {
             Added::Nothing => take_out_of_one_hop(&mut reply, QUESTION_END),
-            _ => take_out_subnet(&mut reply, QUESTION_END, added),
+            _ => take_out_added(&mut reply, QUESTION_END, added),
         };
         let (before, after) = (Message::from_slice(octets), Message::from_slice(&reply[..length]));
         let (Ok(before), Ok(after)) = (before, after) else { panic!("a header is there before and after") };

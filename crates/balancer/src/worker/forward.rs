@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use dns::edns::Edns;
 use dns::query::Refusal;
-use dns::relay::{Added, add_subnet, take_out_cookies, take_out_of_one_hop, take_out_subnet};
+use dns::relay::{Added, add_subnet, take_out_added, take_out_cookies, take_out_of_one_hop};
 use dns::reuse;
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode};
@@ -198,7 +198,7 @@ impl Bench {
             self.room[..octets.len()].copy_from_slice(octets);
             self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
             let question_end = self.pending.get(index).question_end;
-            let length = take_out_subnet(&mut self.room[..octets.len()], question_end, asker.added);
+            let length = take_out_added(&mut self.room[..octets.len()], question_end, asker.added);
             self.keep(index, &self.room[..length], now);
             self.send_answer(length, asker.client, asker.local);
         }
