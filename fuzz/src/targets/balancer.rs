@@ -175,7 +175,8 @@ fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>) {
     }
 }
 
-/// Whether the owner's name of a record leads through octets at or behind its own place: it changes with what stands there.
+/// Whether the owner's name of a record leads through the header, or octets at or behind its own place: it changes with what
+/// stands there.
 fn has_entangled(octets: &[u8]) -> bool {
     let mut parser = Parser::from_ref(octets);
     let start = if octets[4..6] == [0, 0] { HEADER } else { QUESTION_END };
@@ -209,7 +210,7 @@ fn leads_past(octets: &[u8], start: usize) -> bool {
             }
             _ => return false,
         }
-        if has_jumped && at >= start {
+        if has_jumped && !(HEADER..start).contains(&at) {
             return true;
         }
     }
