@@ -183,6 +183,8 @@ fn a_back_end_over_tls_comes_and_goes() {
     let question = Question::new("www.example.com", "A");
     assert_eq!(question.udp(balancing.dns).data(), ["192.0.2.80"]);
     assert_eq!(balancing.back_end(at)["sent"], 1);
+    assert_eq!(run(&["drain", &format!("{at}#{NAME}")]).0, Some(0));
+    assert_eq!(balancing.back_end(at)["standing"], "draining");
     let (code, told) = run(&["add", &format!("{at}#a b")]);
     assert!(code == Some(2) && told.contains("the name that its certificate is for"), "{told}");
     balancing.stop();

@@ -32,9 +32,9 @@ pub(super) struct Add {
 /// A back end of a balancer.
 #[derive(Args, Debug)]
 pub(super) struct Named {
-    /// Its address, with a port where it is not 53
-    #[arg(value_parser = kind::with_port)]
-    address: SocketAddr,
+    /// Its address, with a port where it is not 53; or with #NAME of its certificate behind it, and a port where it is not 853
+    #[arg(value_name = "ADDR[#NAME]", value_parser = kind::named)]
+    server: (SocketAddr, Option<ServerName<'static>>),
     #[command(flatten)]
     connection: Connection,
 }
@@ -52,12 +52,12 @@ impl Add {
 
 impl Named {
     pub(super) async fn remove(self) -> Result<(), Failure> {
-        let call = Call::new(Method::DELETE, format!("/v1/backends/{}", path(self.address)));
+        let call = Call::new(Method::DELETE, format!("/v1/backends/{}", path(self.server.0)));
         self.connection.begin()?.show(call, shown).await
     }
 
     pub(super) async fn change(self, what: &str) -> Result<(), Failure> {
-        let call = Call::new(Method::POST, format!("/v1/backends/{}/{what}", path(self.address)));
+        let call = Call::new(Method::POST, format!("/v1/backends/{}/{what}", path(self.server.0)));
         self.connection.begin()?.show(call, shown).await
     }
 }
