@@ -41,7 +41,8 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             },
             about: "The name servers that answer; with #NAME behind the address over TLS (RFC 7858), where the certificate must \
                 be for that name.",
-            consequence: "Over TLS a server is asked nowhere else, at port 853 where none is given. Weights are for the policies wrr, random, least-outstanding, p2c and hash; pressure needs none.",
+            consequence: "Over TLS a server is asked nowhere else, at port 853 where none is given. Weights are for the policies \
+                wrr, random, least-outstanding, p2c and hash; pressure needs none.",
         },
         Key {
             name: "policy",
