@@ -14,6 +14,25 @@ use tests::query::Question;
 /// The name that each certificate is for.
 const NAME: &str = "dns.example.com";
 
+/// Unbound, over TLS too.
+struct Resolver {
+    certificate: Certificate,
+    unbound: Encrypted,
+    /// Where it answers over TLS.
+    at: SocketAddr,
+    _folder: Folder,
+}
+
+impl Resolver {
+    fn start() -> Resolver {
+        let folder = Folder::new();
+        let certificate = Certificate::new(&folder);
+        let unbound = Encrypted::unbound(&folder, &certificate);
+        let at = SocketAddr::from(([127, 0, 0, 1], unbound.tls));
+        Resolver { certificate, unbound, at, _folder: folder }
+    }
+}
+
 /// NSD with a zone, over TLS alone.
 fn nsd_over_tls(folder: &Folder, at: SocketAddr, certificate: &Certificate) -> Program {
     let long = format!("\"{}\" ", "0123456789".repeat(25)).repeat(12);
@@ -48,10 +67,8 @@ fn metric(balancing: &Balancing, name: &str, back_end: SocketAddr) -> f64 {
 
 #[test]
 fn a_resolver_is_asked_over_tls_alone() {
-    let folder = Folder::new();
-    let certificate = Certificate::new(&folder);
-    let unbound = Encrypted::unbound(&folder, &certificate);
-    let at = SocketAddr::from(([127, 0, 0, 1], unbound.tls));
+    let resolver = Resolver::start();
+    let Resolver { ref certificate, at, .. } = resolver;
     for (name, more) in
         [(NAME, &[][..]), ("127.0.0.1", &["--tcp", "udp"]), (NAME, &["--client-address", "subnet"])]
     {
@@ -161,10 +178,8 @@ fn a_server_that_ends_and_begins_again_is_asked_again() {
 
 #[test]
 fn a_back_end_over_tls_comes_and_goes() {
-    let folder = Folder::new();
-    let certificate = Certificate::new(&folder);
-    let unbound = Encrypted::unbound(&folder, &certificate);
-    let at = SocketAddr::from(([127, 0, 0, 1], unbound.tls));
+    let resolver = Resolver::start();
+    let Resolver { ref certificate, ref unbound, at, .. } = resolver;
     let more = ["--authorities", &certificate.authority, "--http", "127.0.0.1:0"];
     let balancing = Balancing::start(&[unbound.dns], &more);
     let http = format!("http://{}", balancing.http.expect("it was asked for"));
@@ -198,10 +213,8 @@ fn a_back_end_over_tls_comes_and_goes() {
 
 #[test]
 fn weights_are_measured_over_tls_too() {
-    let folder = Folder::new();
-    let certificate = Certificate::new(&folder);
-    let unbound = Encrypted::unbound(&folder, &certificate);
-    let at = SocketAddr::from(([127, 0, 0, 1], unbound.tls));
+    let resolver = Resolver::start();
+    let Resolver { ref certificate, at, .. } = resolver;
     let back_end = format!("{at}#{NAME}");
     let more = ["balance", "--listen", "127.0.0.1:0", "--backend", &back_end, "--measure-weights"];
     let probe = ["--probe", "www.example.com A", "--authorities", &certificate.authority];

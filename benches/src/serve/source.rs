@@ -88,7 +88,7 @@ impl Source {
     /// # Errors
     /// Where the source fails, or the answers are not those that were asked for.
     pub(crate) fn udp(&self, rate: u64, seconds: u64) -> Result<Seen> {
-        good(self.run(&["-b", BATCH], rate, seconds)?)
+        self.good(&["-b", BATCH], rate, seconds)
     }
 
     /// The same beyond what can be answered, where other answers are to be expected.
@@ -96,7 +96,7 @@ impl Source {
     /// # Errors
     /// Where the source fails.
     pub(crate) fn flood(&self, rate: u64, seconds: u64) -> Result<Seen> {
-        self.run(&["-b", BATCH], rate, seconds)
+        Ok(self.run(&["-b", BATCH], rate, seconds)?.0)
     }
 
     /// Begins connections at this rate, each for one query.
@@ -104,10 +104,19 @@ impl Source {
     /// # Errors
     /// As [`Source::udp`].
     pub(crate) fn connections(&self, rate: u64, seconds: u64) -> Result<Seen> {
-        good(self.run(&["-T"], rate, seconds)?)
+        self.good(&["-T"], rate, seconds)
     }
 
-    fn run(&self, transport: &[&str], rate: u64, seconds: u64) -> Result<Seen> {
+    fn good(&self, transport: &[&str], rate: u64, seconds: u64) -> Result<Seen> {
+        let (seen, text) = self.run(transport, rate, seconds)?;
+        if (seen.good as f64) < seen.answered as f64 * GOOD_MIN {
+            bail!("of {} answers only {} are NOERROR; kxdpgun said:\n{text}", seen.answered, seen.good);
+        }
+        Ok(seen)
+    }
+
+    /// What was seen, with all that the source said.
+    fn run(&self, transport: &[&str], rate: u64, seconds: u64) -> Result<(Seen, String)> {
         let mut command = Side::Source.command("kxdpgun");
         command.args(transport);
         command.args(["-I", "vc", "-l", CLIENTS, "-p", "53", "-Q", &rate.to_string()]);
@@ -120,15 +129,9 @@ impl Source {
             thread::sleep(SOCKET_PAUSE);
             text = process::read(&mut command)?;
         }
-        seen(&text, seconds as f64).with_context(|| format!("kxdpgun said:\n{text}"))
+        let seen = seen(&text, seconds as f64).with_context(|| format!("kxdpgun said:\n{text}"))?;
+        Ok((seen, text))
     }
-}
-
-fn good(seen: Seen) -> Result<Seen> {
-    if (seen.good as f64) < seen.answered as f64 * GOOD_MIN {
-        bail!("of {} answers only {} are NOERROR", seen.answered, seen.good);
-    }
-    Ok(seen)
 }
 
 /// Reads kxdpgun's summary. Over TCP the first line counts connections begun.

@@ -1,4 +1,4 @@
-//! Queries to one back end over connections that they share.
+//! One query to one back end: over a connection that it may share with others, or as a datagram; and why it has no answer.
 
 use std::io;
 use std::net::SocketAddr;

@@ -16,7 +16,7 @@
 //! - [`doubts`]: back ends that may be gone.
 //! - [`front`]: clients over connections as they come; [`conversation`]: one over TCP or TLS, `https` over HTTPS, `quic` over QUIC;
 //!   [`connections`]: what they share, and how their queries are carried.
-//! - [`exchange`]: the connections to one back end; [`pipeline`]: one of them, which several queries share; [`told`]: where
+//! - [`exchange`]: the connections to one back end, or a datagram; [`pipeline`]: one of them, which several queries share; [`told`]: where
 //!   the answer to one comes, in time or late; [`relay`]: a worker's queries on their way to them.
 //! - `under_way`: what a client over HTTPS or QUIC waits for.
 //! - [`message`]: what answers a query, and the answers that are made here.
