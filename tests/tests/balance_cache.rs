@@ -79,7 +79,7 @@ fn who_asks_the_same_has_the_same_answer_over_any_transport() {
     assert_eq!((&status["cache"]["entries"], &status["cache"]["pushed_out"]), (&16.into(), &0.into()));
     let http = format!("http://{}", balancing.http.expect("it was asked for"));
     let printed = Program::start(&["balance", "status", "--http", &http]).end().stdout;
-    let line = "cache          31 hits (66.0 %), 0 stale; 16 kept, 0 pushed out while fresh";
+    let line = "cache          31 hits (66.0 %), 0 failures, 0 stale; 16 kept, 0 pushed out while fresh";
     assert!(printed.contains(line), "{printed}");
     balancing.stop();
 }
@@ -88,7 +88,7 @@ fn who_asks_the_same_has_the_same_answer_over_any_transport() {
 fn what_may_not_be_kept_is_asked_for_each_time() {
     let folder = Folder::new();
     let bind = bind(&folder);
-    let balancing = start(&bind, &[]);
+    let balancing = start(&bind, &["--cache-failures", "0 s"]);
     for (name, rtype) in [("never.example", "A"), ("other.test", "A"), ("www.example", "ANY")] {
         let question = Question::new(name, rtype);
         let direct = question.udp(bind.dns);
@@ -156,10 +156,35 @@ fn what_is_stale_is_better_than_nothing_where_it_may_be() {
 }
 
 #[test]
+fn a_failure_is_told_once_in_a_while() {
+    let folder = Folder::new();
+    let bind = bind(&folder);
+    let balancing = start(&bind, &["--cache-failures", "5 min"]);
+    let sent = || balancing.back_end(bind.dns)["sent"].as_u64().expect("a count");
+    let failures = || balancing.metric("pointsman_balance_cache_failures_total");
+    let question = Question::new("other.test", "A").edns();
+    let direct = question.udp(bind.dns);
+    assert_eq!(direct.rcode, "REFUSED");
+    for turn in [1, 2] {
+        assert_eq!(question.udp(balancing.dns).option(EXTENDED_ERROR), direct.option(EXTENDED_ERROR));
+        for asked in [Question::udp, Question::tcp] {
+            let answer = asked(&question, balancing.dns);
+            assert_eq!(answer.rcode, "REFUSED");
+            assert_eq!(answer.option(EXTENDED_ERROR), Some(&[0, 13][..]));
+        }
+        assert_eq!((sent(), failures()), (turn, turn as f64 * 2.0));
+        let http = format!("http://{}", balancing.http.expect("it was asked for"));
+        let ended = Program::start(&["balance", "forget", "--http", &http, "other.test"]).end();
+        assert_eq!(ended.stdout, "1 answer forgotten\n");
+    }
+    balancing.stop();
+}
+
+#[test]
 fn what_is_stale_is_better_than_a_failure() {
     let (folder, later) = (Folder::new(), Folder::new());
     let first = bind(&folder);
-    let balancing = start(&first, &["--cache-stale", "1 h"]);
+    let balancing = start(&first, &["--cache-stale", "1 h", "--cache-failures", "0 s"]);
     let question = || Question::new("short.example", "A").edns();
     assert_eq!(question().udp(balancing.dns).data(), ["192.0.2.3"]);
     first.program.stop();

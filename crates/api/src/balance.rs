@@ -118,7 +118,11 @@ pub struct CacheStatus {
     pub hits: u64,
     /// Queries that might have been, but for what it did not have.
     pub misses: u64,
-    /// Queries that no back end answered, and that had an answer from it which is not fresh any more.
+    /// Queries that were answered from it by a failure that a back end had just told.
+    #[serde(default)]
+    pub failures: u64,
+    /// Queries that no back end answered, or would as another one had just failed, and that had an answer from it which is not
+    /// fresh any more.
     pub stale: u64,
     /// Answers that gave way to others while they were fresh.
     pub pushed_out: u64,

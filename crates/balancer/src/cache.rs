@@ -1,4 +1,5 @@
 //! Answers of back ends that are kept, and given again as long as they are fresh; later, too, where no back end answers.
+//! Failures are kept for a moment, so that what nobody can answer is not asked for by all at once (RFC 9520).
 //!
 //! ```text
 //! a shard:  octets   |  ... newer |<head      tail>| oldest, older, ...  |   entries one behind the other, in a ring
@@ -16,9 +17,12 @@ use std::time::Duration;
 
 use dns::edns::ExtendedError;
 use dns::name::is_within;
-use dns::query::HEADER;
+use dns::query::{HEADER, TRUNCATED};
 use dns::relay::add_extended_error;
 use dns::reuse::{KEY_MAX, change_ttls, name_of, whole_for};
+
+use crate::health::is_failure;
+use crate::message::rcode;
 
 /// The least memory of a cache, in octets: of each shard, room for three of the longest entries.
 pub const MEMORY_MIN: u64 = 1 << 20;
@@ -29,7 +33,7 @@ pub const MEMORY_MAX: u64 = 1 << 40;
 /// The longest answer that is kept, in octets: longer ones are few, and each would take the place of dozens.
 pub const ANSWER_MAX: usize = 4_096;
 
-/// The most octets of an answer that is found: that it is stale is added to it.
+/// The most octets of an answer that is found: that it is stale, or a failure that is kept, is added to it.
 pub const FOUND_MAX: usize = ANSWER_MAX + 6;
 
 /// The TTL of what is no longer fresh, in seconds (RFC 8767 §4).
@@ -51,20 +55,45 @@ const UNIT: usize = 8;
 /// octets, as much as ten years bring at 7 MB/s to each shard.
 const TAG_BITS: u32 = 16;
 
-/// An entry's fields before its key and its answer: when it was kept, for how long it is fresh, and how long both are.
-const FIELDS: usize = 12;
+/// An entry's fields before its key and its answer: when it was kept, for how long it is fresh, until when nobody need be asked
+/// anew, and how long both are.
+const FIELDS: usize = 16;
+
+/// Which answers are kept, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caching {
+    /// How much they may take, in octets, from [`MEMORY_MIN`] to [`MEMORY_MAX`].
+    pub memory: u64,
+    /// How long one is fresh at most.
+    pub fresh_max: Duration,
+    /// For how long one is given that is fresh no more, where no back end answers.
+    pub stale_max: Duration,
+    /// For how long a failure is given again, or what is stale in its place, before a back end is asked anew.
+    pub failures_for: Duration,
+}
 
 /// Answers that are kept.
 #[derive(Debug)]
 pub struct Cache {
     shards: Box<[Mutex<Shard>]>,
     hasher: foldhash::fast::FixedState,
-    /// How long an answer is fresh at most, in seconds.
+    /// As in [`Caching`], in seconds.
     fresh_max: u32,
-    /// For how long it may be given when it is not fresh any more, in seconds.
     stale_max: u32,
+    failures_for: u32,
     busy: AtomicU64,
     too_long: AtomicU64,
+}
+
+/// What an answer is that is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A back end's, with its age taken off.
+    Fresh,
+    /// One that says that the back end failed, a moment ago.
+    Failure,
+    /// One that is not fresh any more, in the place of a failure.
+    Stale,
 }
 
 /// Makes a key, if it is one, that of a question to another pool of back ends: the same question may be answered otherwise
@@ -105,33 +134,36 @@ pub struct CacheNumbers {
 }
 
 impl Cache {
-    /// An empty cache of so much memory, in octets; the seed is one that nobody can foresee.
-    pub fn new(memory: u64, fresh_max: Duration, stale_max: Duration, seed: u64) -> Cache {
-        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+    /// An empty cache; the seed is one that nobody can foresee.
+    pub fn new(caching: &Caching, seed: u64) -> Cache {
+        let Caching { memory, fresh_max, stale_max, failures_for } = *caching;
+        let [fresh_max, stale_max, failures_for] = [fresh_max, stale_max, failures_for]
+            .map(|time| u32::try_from(time.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX));
         let shard = usize::try_from(memory.clamp(MEMORY_MIN, MEMORY_MAX)).unwrap_or(usize::MAX) / SHARDS;
         Cache {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(shard))).collect(),
             hasher: foldhash::fast::FixedState::with_seed(seed),
-            fresh_max: seconds(fresh_max),
-            stale_max: seconds(stale_max),
+            fresh_max,
+            stale_max,
+            failures_for,
             busy: AtomicU64::new(0),
             too_long: AtomicU64::new(0),
         }
     }
 
-    /// Writes the answer to a query to the front of `out`, if one is kept that is fresh and fits; returns its length. Its
-    /// TTLs are less by its age.
+    /// Writes the answer to a query to the front of `out`, if one is kept that fits and for which no back end need be asked;
+    /// returns its length, and what it is. What is fresh has TTLs that are less by its age. A failure says that it is kept,
+    /// where it has an OPT record (RFC 8914 §4.14).
     ///
     /// # Panics
     /// Where the query is shorter than its question's end.
-    pub fn find(&self, asked: Asked<'_>, now_ns: u64, out: &mut [u8]) -> Option<usize> {
-        let (length, age) = self.copy(asked, seconds(now_ns), 0, out)?;
-        change_ttls(&mut out[..length], asked.question_end, |ttl| ttl.saturating_sub(age));
-        Some(length)
+    pub fn find(&self, asked: Asked<'_>, now_ns: u64, out: &mut [u8]) -> Option<(usize, Kept)> {
+        self.found(asked, now_ns, false, out)
     }
 
-    /// The same of one that need not be fresh, for a query that no back end answers. It is to be kept for 30 seconds at
-    /// most, and says that it is stale where it has an OPT record (RFC 8767 §4, RFC 8914 §4.4).
+    /// Writes one that need not be fresh, for a query that no back end answers; returns its length. It is to be kept for 30
+    /// seconds at most, and says that it is stale where it has an OPT record (RFC 8767 §4, RFC 8914 §4.4). For a while it is
+    /// what is found for such queries (RFC 8767 §5).
     ///
     /// # Panics
     /// Where the query is shorter than its question's end.
@@ -139,18 +171,21 @@ impl Cache {
         if self.stale_max == 0 {
             return None;
         }
-        let (length, _) = self.copy(asked, seconds(now_ns), self.stale_max, out)?;
-        change_ttls(&mut out[..length], asked.question_end, |ttl| ttl.min(STALE_TTL));
-        let room = out.len().min(asked.length_max);
-        Some(add_extended_error(&mut out[..room], length, asked.question_end, ExtendedError::StaleAnswer))
+        self.found(asked, now_ns, true, out).map(|(length, _)| length)
     }
 
-    /// Keeps the answer to a query whose question ends at `question_end`, if it may be kept.
+    /// Keeps the answer to a query whose question ends at `question_end`, if it may be kept. A failure takes the place of no
+    /// answer that can still be given.
     ///
     /// # Panics
     /// Where the answer is shorter than a header.
     pub fn keep(&self, key: &[u8], answer: &[u8], question_end: usize, now_ns: u64) {
-        let fresh = whole_for(answer, question_end).min(self.fresh_max);
+        let is_failed = is_failure(rcode(answer).to_int());
+        let fresh = match is_failed {
+            true if answer[2] & TRUNCATED == 0 => self.failures_for,
+            true => 0,
+            false => whole_for(answer, question_end).min(self.fresh_max),
+        };
         if fresh == 0 || key.is_empty() {
             return;
         }
@@ -158,9 +193,11 @@ impl Cache {
             self.too_long.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let hash = self.hash(key);
-        if let Some(mut shard) = self.shard(hash) {
-            shard.keep(hash, key, answer, seconds(now_ns), fresh);
+        let (hash, now) = (self.hash(key), seconds(now_ns));
+        if let Some(mut shard) = self.shard(hash)
+            && !(is_failed && shard.find(hash, key).is_some_and(|entry| self.is_answer(&shard, &entry, now)))
+        {
+            shard.keep(hash, key, answer, now, fresh);
         }
     }
 
@@ -185,25 +222,71 @@ impl Cache {
         })
     }
 
-    /// Copies an answer that is fresh, or was so no longer ago than `stale` seconds; returns its length and its age.
-    fn copy(&self, asked: Asked<'_>, now: u32, stale: u32, out: &mut [u8]) -> Option<(usize, u32)> {
+    fn found(
+        &self,
+        asked: Asked<'_>,
+        now_ns: u64,
+        has_failed: bool,
+        out: &mut [u8],
+    ) -> Option<(usize, Kept)> {
+        let (length, kept, age) = self.copy(asked, seconds(now_ns), has_failed, out)?;
+        let (answer, question_end) = (&mut out[..length], asked.question_end);
+        match kept {
+            Kept::Stale => change_ttls(answer, question_end, |ttl| ttl.min(STALE_TTL)),
+            Kept::Fresh | Kept::Failure => change_ttls(answer, question_end, |ttl| ttl.saturating_sub(age)),
+        }
+        let why = match kept {
+            Kept::Fresh => return Some((length, kept)),
+            Kept::Failure => ExtendedError::CachedError,
+            Kept::Stale => ExtendedError::StaleAnswer,
+        };
+        let room = out.len().min(asked.length_max);
+        Some((add_extended_error(&mut out[..room], length, question_end, why), kept))
+    }
+
+    /// Copies an answer; returns its length, what it is and its age. For a query that has failed it need not be fresh.
+    fn copy(
+        &self,
+        asked: Asked<'_>,
+        now: u32,
+        has_failed: bool,
+        out: &mut [u8],
+    ) -> Option<(usize, Kept, u32)> {
         let hash = self.hash(asked.key);
-        let (length, age) = {
-            let shard = self.shard(hash)?;
+        let (length, kept, age) = {
+            let mut shard = self.shard(hash)?;
             let entry = shard.find(hash, asked.key)?;
-            let age = now.saturating_sub(entry.kept_s);
-            let answer = &shard.octets[entry.answer];
-            if age >= entry.fresh_s.saturating_add(stale) || answer.len() > asked.length_max.min(out.len()) {
+            let kept = match entry.is_fresh(now) && !has_failed {
+                true if shard.is_failure(&entry) => Kept::Failure,
+                true => Kept::Fresh,
+                false
+                    if (has_failed || now < entry.settled_until_s) && self.is_answer(&shard, &entry, now) =>
+                {
+                    Kept::Stale
+                }
+                false => return None,
+            };
+            let answer = &shard.octets[entry.answer.clone()];
+            if answer.len() > asked.length_max.min(out.len()) {
                 return None;
             }
             out[..answer.len()].copy_from_slice(answer);
-            (answer.len(), age)
+            if has_failed {
+                shard.settle(&entry, now.saturating_add(self.failures_for));
+            }
+            (entry.answer.len(), kept, now.saturating_sub(entry.kept_s))
         };
         // The id, and the name in the case in which it was asked for: the key has one of the same length.
         let question = HEADER..asked.question_end;
         out[..2].copy_from_slice(&asked.message[..2]);
         out[question.clone()].copy_from_slice(&asked.message[question]);
-        Some((length, age))
+        Some((length, kept, age))
+    }
+
+    /// Whether an entry is no failure, and may be given at least where no back end answers.
+    fn is_answer(&self, shard: &Shard, entry: &Entry, now: u32) -> bool {
+        !shard.is_failure(entry)
+            && now.saturating_sub(entry.kept_s) < entry.fresh_s.saturating_add(self.stale_max)
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
@@ -253,9 +336,12 @@ struct Shard {
 /// An entry as it is read.
 #[derive(Debug)]
 struct Entry {
+    at: u64,
     kept_s: u32,
     /// 0 where it is forgotten, or was kept anew elsewhere.
     fresh_s: u32,
+    /// Until when it is what there is, fresh or not, as back ends have just failed.
+    settled_until_s: u32,
     key: Range<usize>,
     answer: Range<usize>,
 }
@@ -313,8 +399,8 @@ impl Shard {
         self.make_room(size, now);
         let place = self.place(self.head);
         let [key_length, answer_length] = [key, answer].map(|octets| (octets.len() as u16).to_le_bytes());
-        let parts =
-            [&now.to_le_bytes(), &fresh_s.to_le_bytes(), &key_length[..], &answer_length, key, answer];
+        let fields = [now, fresh_s, 0].map(u32::to_le_bytes);
+        let parts = [fields.as_flattened(), &key_length, &answer_length, key, answer];
         let mut at = place;
         for part in parts {
             self.octets[at..at + part.len()].copy_from_slice(part);
@@ -336,7 +422,7 @@ impl Shard {
             let is_meant =
                 at_and_below.is_none_or(|name| is_within(name_of(&self.octets[entry.key.clone()]), name));
             if entry.fresh_s > 0 && is_meant {
-                self.set_fresh(at, 0);
+                self.outdate(&entry);
                 forgotten += 1;
             }
             at = after(at, &entry);
@@ -366,7 +452,7 @@ impl Shard {
         if self.octets[entry.key.clone()] != *key {
             self.pushed_out += u64::from(entry.is_fresh(now));
         }
-        self.set_fresh(at, 0);
+        self.outdate(&entry);
     }
 
     /// Lets the oldest entries go until so many octets behind the head are nobody's.
@@ -394,14 +480,29 @@ impl Shard {
         let long =
             |at: usize| u32::from_le_bytes([fields[at], fields[at + 1], fields[at + 2], fields[at + 3]]);
         let short = |at: usize| usize::from(u16::from_le_bytes([fields[at], fields[at + 1]]));
-        let key = place + FIELDS..place + FIELDS + short(8);
-        let answer = key.end..key.end + short(10);
-        (!key.is_empty()).then_some(Entry { kept_s: long(0), fresh_s: long(4), key, answer })
+        let key = place + FIELDS..place + FIELDS + short(12);
+        let answer = key.end..key.end + short(14);
+        let entry = Entry { at, kept_s: long(0), fresh_s: long(4), settled_until_s: long(8), key, answer };
+        (!entry.key.is_empty()).then_some(entry)
     }
 
-    fn set_fresh(&mut self, at: u64, seconds: u32) {
-        let place = self.place(at);
-        self.octets[place + 4..place + 8].copy_from_slice(&seconds.to_le_bytes());
+    fn is_failure(&self, entry: &Entry) -> bool {
+        is_failure(rcode(&self.octets[entry.answer.clone()]).to_int())
+    }
+
+    /// What an entry says holds no more.
+    fn outdate(&mut self, entry: &Entry) {
+        self.set(entry, 4, 0);
+    }
+
+    /// Until then it is what there is.
+    fn settle(&mut self, entry: &Entry, until_s: u32) {
+        self.set(entry, 8, until_s);
+    }
+
+    fn set(&mut self, entry: &Entry, field: usize, seconds: u32) {
+        let place = self.place(entry.at) + field;
+        self.octets[place..place + 4].copy_from_slice(&seconds.to_le_bytes());
     }
 
     fn place(&self, at: u64) -> usize {
@@ -444,7 +545,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn cache(memory: u64, stale_max: Duration) -> Cache {
-        Cache::new(memory, Duration::from_secs(1_000), stale_max, 7)
+        let (fresh_max, failures_for) = (Duration::from_secs(1_000), Duration::from_secs(5));
+        Cache::new(&Caching { memory, fresh_max, stale_max, failures_for }, 7)
     }
 
     /// A query for the address of `name.example`, with EDNS.
@@ -481,10 +583,24 @@ mod tests {
         let length = if is_stale {
             cache.find_stale(asked, now_ns, &mut out)
         } else {
-            cache.find(asked, now_ns, &mut out)
+            cache.find(asked, now_ns, &mut out).map(|(length, _)| length)
         };
         out.truncate(length?);
         Some(out)
+    }
+
+    /// What is found for a query over UDP that is not put to a back end yet.
+    fn kept(cache: &Cache, query: &[u8], end: usize, seconds: u64) -> Option<Kept> {
+        let key = key(query);
+        let asked = Asked { key: &key, message: query, question_end: end, length_max: 1_232 };
+        cache.find(asked, seconds * SECOND, &mut [0; 1_232]).map(|(_, kept)| kept)
+    }
+
+    /// A back end's SERVFAIL.
+    fn failure(query: &[u8]) -> Vec<u8> {
+        let mut failure = query.to_vec();
+        (failure[2], failure[3]) = (0x81, 0x82);
+        failure
     }
 
     #[test]
@@ -528,6 +644,59 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_is_given_for_a_moment_and_says_that_it_is_kept() {
+        let cache = cache(MEMORY_MIN, Duration::from_secs(100));
+        let (asked, end) = query("www");
+        let key = key(&asked);
+        let mut truncated = failure(&asked);
+        truncated[2] |= TRUNCATED;
+        cache.keep(&key, &truncated, end, 0);
+        assert_eq!(kept(&cache, &asked, end, 0), None, "it may be answered over TCP");
+        cache.keep(&key, &failure(&asked), end, 0);
+        let mut expected = failure(&asked);
+        let length = expected.len();
+        expected[length - 1] = 6;
+        expected.extend(b"\0\x0f\0\x02\0\x0d");
+        assert_eq!(found(&cache, &asked, end, 4 * SECOND, false), Some(expected));
+        assert_eq!(found(&cache, &asked, end, 4 * SECOND, true), None, "it is in nobody's place");
+        assert_eq!([4, 5].map(|at| kept(&cache, &asked, end, at)), [Some(Kept::Failure), None]);
+        cache.keep(&key, &answer(&asked, end, 60, 1, 0), end, 4 * SECOND);
+        assert_eq!(kept(&cache, &asked, end, 4), Some(Kept::Fresh), "an answer takes its place");
+    }
+
+    #[test]
+    fn a_failure_takes_the_place_of_no_answer_that_may_be_given() {
+        let (asked, end) = query("www");
+        let key = key(&asked);
+        for (stale, at, expected) in [
+            (0, 59, Some(Kept::Fresh)),
+            (0, 60, Some(Kept::Failure)),
+            (100, 60, None),
+            (100, 159, None),
+            (100, 160, Some(Kept::Failure)),
+        ] {
+            let cache = cache(MEMORY_MIN, Duration::from_secs(stale));
+            cache.keep(&key, &answer(&asked, end, 60, 1, 0), end, 0);
+            cache.keep(&key, &failure(&asked), end, at * SECOND);
+            assert_eq!(kept(&cache, &asked, end, at), expected, "{stale} {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_stale_is_what_there_is_until_back_ends_are_asked_anew() {
+        let cache = cache(MEMORY_MIN, Duration::from_secs(100));
+        let (asked, end) = query("www");
+        cache.keep(&key(&asked), &answer(&asked, end, 60, 1, 0), end, 0);
+        assert_eq!(kept(&cache, &asked, end, 70), None);
+        assert!(found(&cache, &asked, end, 70 * SECOND, true).is_some());
+        assert_eq!([74, 75].map(|at| kept(&cache, &asked, end, at)), [Some(Kept::Stale), None]);
+        assert!(found(&cache, &asked, end, 158 * SECOND, true).is_some());
+        assert_eq!([159, 160].map(|at| kept(&cache, &asked, end, at)), [Some(Kept::Stale), None]);
+        cache.keep(&key(&asked), &answer(&asked, end, 60, 2, 0), end, 161 * SECOND);
+        assert_eq!(kept(&cache, &asked, end, 161), Some(Kept::Fresh));
+    }
+
+    #[test]
     fn what_is_too_long_is_kept_for_nobody_or_for_who_takes_it() {
         let cache = cache(MEMORY_MIN, Duration::ZERO);
         let (asked, end) = query("www");
@@ -536,7 +705,7 @@ mod tests {
         let key = key(&asked);
         let over_tcp = Asked { key: &key, message: &asked, question_end: end, length_max: 65_535 };
         let mut out = vec![0; 65_535];
-        let length = cache.find(over_tcp, 0, &mut out).expect("over TCP");
+        let (length, _) = cache.find(over_tcp, 0, &mut out).expect("over TCP");
         assert_eq!(out[..length], answer(&asked, end, 60, 1, 1_400));
         cache.keep(&key, &answer(&asked, end, 60, 2, ANSWER_MAX), end, 0);
         assert_eq!(cache.numbers().too_long, 1);

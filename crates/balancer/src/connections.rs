@@ -240,12 +240,11 @@ impl Connections {
 
     /// The answer to a query that is kept, if there is one.
     fn find(&self, query: &[u8], asked: &Asked) -> Option<Vec<u8>> {
-        let found = self.kept(query, asked, |cache, of, out| cache.find(of, self.now(), out));
-        if self.cache.is_some() && !asked.cache_key.is_empty() {
-            let counters = &self.desk().counters;
-            if found.is_some() { &counters.cache_hits } else { &counters.cache_misses }.add(1);
-        }
-        found
+        self.kept(query, asked, |cache, of, out| {
+            let found = cache.find(of, self.now(), out);
+            self.desk().counters.count_found(found.map(|(_, kept)| kept));
+            found.map(|(length, _)| length)
+        })
     }
 
     /// The same of one that need not be fresh, for a query that no back end answers.

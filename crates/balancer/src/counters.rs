@@ -4,6 +4,8 @@ use std::sync::atomic::AtomicU64;
 
 use net::count::Count;
 
+use crate::cache::Kept;
+
 /// How many response codes fit a header (RFC 1035 §4.1.1).
 pub const RCODES: usize = 16;
 
@@ -121,7 +123,10 @@ pub struct FrontCounters {
     pub cache_hits: Count,
     /// Queries that might have been, but for what the cache did not have.
     pub cache_misses: Count,
-    /// Queries that no back end answered, and that had an answer from the cache which is not fresh any more.
+    /// Queries that were answered from the cache by a failure that a back end has just told.
+    pub cache_failures: Count,
+    /// Queries that no back end answered, or would as another one has just failed, and that had an answer from the cache which
+    /// is not fresh any more.
     pub cache_stale: Count,
     /// Looks for messages that the system failed: clients are left alone for a while then.
     pub receive_failed: Count,
@@ -170,6 +175,17 @@ pub struct FrontCounters {
 }
 
 impl FrontCounters {
+    /// Counts what the cache had for a query that is not put to a back end yet.
+    pub fn count_found(&self, kept: Option<Kept>) {
+        let count = match kept {
+            Some(Kept::Fresh) => &self.cache_hits,
+            Some(Kept::Failure) => &self.cache_failures,
+            Some(Kept::Stale) => &self.cache_stale,
+            None => &self.cache_misses,
+        };
+        count.add(1);
+    }
+
     /// Messages that went to no back end and did not fail: no query, malformed, of strangers, for a zone transfer, sent to TCP,
     /// without a place, or by a rule. Connections that were closed at once are among them.
     pub fn turned_away(&self) -> u64 {

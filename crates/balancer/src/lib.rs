@@ -60,4 +60,5 @@ mod under_way;
 pub mod watch;
 pub mod worker;
 
-pub use service::{Caching, Options, Server, Service};
+pub use cache::Caching;
+pub use service::{Options, Server, Service};

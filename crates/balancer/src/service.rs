@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Caching};
 use crate::client_address::ClientAddress;
 use crate::clients::Clients;
 use crate::connections::{Connections, Desk, Onward};
@@ -125,18 +125,6 @@ impl std::fmt::Display for Server {
     }
 }
 
-/// Which answers are kept, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caching {
-    /// How much they may take, in octets, from [`MEMORY_MIN`](crate::cache::MEMORY_MIN) to
-    /// [`MEMORY_MAX`](crate::cache::MEMORY_MAX).
-    pub memory: u64,
-    /// How long one is fresh at most.
-    pub fresh_max: Duration,
-    /// For how long one is given that is fresh no more, where no back end answers.
-    pub stale_max: Duration,
-}
-
 /// Why a balancer did not start.
 #[derive(Debug)]
 pub enum StartError {
@@ -220,10 +208,7 @@ impl Service {
         }
         let limits = limits(&options, all);
         let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();
-        let cache = options
-            .cache
-            .map(|Caching { memory, fresh_max, stale_max }| Cache::new(memory, fresh_max, stale_max, seed()));
-        let cache = cache.map(Arc::new);
+        let cache = options.cache.map(|caching| Arc::new(Cache::new(&caching, seed())));
         let listeners: Vec<Weak<UdpListener>> = bound.sockets.iter().map(Arc::downgrade).collect();
         let numbers = Arc::new(Numbers {
             clock,

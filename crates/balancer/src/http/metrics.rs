@@ -147,9 +147,15 @@ pub const METRICS: &[Metric] = &[
         cache_misses
     ),
     front!(
+        "pointsman_balance_cache_failures_total",
+        "Queries that were answered from the cache by a failure that a back end had just told.",
+        "queries",
+        cache_failures
+    ),
+    front!(
         "pointsman_balance_cache_stale_total",
-        "Queries that no back end answered, or that were shed, and that were answered from the cache by what is not fresh \
-         any more.",
+        "Queries that no back end answered, or would as another one had just failed, or that were shed, and that were \
+         answered from the cache by what is not fresh any more.",
         "queries",
         cache_stale
     ),

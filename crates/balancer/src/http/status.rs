@@ -86,6 +86,7 @@ fn of_cache(numbers: &Numbers, cache: &Cache) -> CacheStatus {
         entries,
         hits: numbers.sum(|front| &front.cache_hits),
         misses: numbers.sum(|front| &front.cache_misses),
+        failures: numbers.sum(|front| &front.cache_failures),
         stale: numbers.sum(|front| &front.cache_stale),
         pushed_out,
     }

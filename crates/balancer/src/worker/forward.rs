@@ -106,9 +106,8 @@ impl Bench {
         let key = Some(&self.cache_key[..]).filter(|key| !key.is_empty())?;
         let asked = Asked { key, message, question_end, length_max: datagram_max(edns) };
         let found = cache.find(asked, now, &mut self.room[..]);
-        let counters = &self.worker.counters;
-        if found.is_some() { &counters.cache_hits } else { &counters.cache_misses }.add(1);
-        found
+        self.worker.counters.count_found(found.map(|(_, kept)| kept));
+        found.map(|(length, _)| length)
     }
 
     /// Takes in what came back on a line, and passes it on to who has asked.

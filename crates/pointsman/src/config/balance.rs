@@ -288,8 +288,9 @@ fn caching(spec: &BalanceSpec, faults: &mut Faults) -> Option<Caching> {
             "there is a cache, and with client_address = \"proxy\" answers may be for one client alone";
         faults.push(cache.place.fault(what, "client_address = \"hidden\" or \"subnet\", or no cache"));
     }
-    let (fresh_max, stale_max) = (given(spec.cache_ttl_max.clone()), given(spec.cache_stale.clone()));
-    Some(Caching { memory: cache.value, fresh_max, stale_max })
+    let [fresh_max, stale_max, failures_for] =
+        [&spec.cache_ttl_max, &spec.cache_stale, &spec.cache_failures].map(|time| given(time.clone()));
+    Some(Caching { memory: cache.value, fresh_max, stale_max, failures_for })
 }
 
 /// Reads the question of probes. A resolver may refuse the one that nobody has chosen, and is there all the same; one that
@@ -408,7 +409,8 @@ mod tests {
         assert_eq!(lowered(text, &[]).expect("it is right").options.cache, None);
         let flags = ["--cache", "2 MiB", "--cache-stale", "1 h"];
         let (memory, fresh_max) = (2 << 20, Duration::from_secs(86_400));
-        let expected = Caching { memory, fresh_max, stale_max: Duration::from_secs(3_600) };
+        let (stale_max, failures_for) = (Duration::from_secs(3_600), Duration::from_secs(5));
+        let expected = Caching { memory, fresh_max, stale_max, failures_for };
         assert_eq!(lowered(text, &flags).expect("it is right").options.cache, Some(expected));
         let subnet = [&flags[..], &["--client-address", "subnet"]].concat();
         assert_eq!(lowered(text, &subnet).expect("it is right").options.cache, Some(expected));

@@ -190,6 +190,7 @@ pub(crate) struct BalanceSpec {
     pub(crate) cache: Option<Placed<u64>>,
     pub(crate) cache_ttl_max: Option<Placed<Duration>>,
     pub(crate) cache_stale: Option<Placed<Duration>>,
+    pub(crate) cache_failures: Option<Placed<Duration>>,
     pub(crate) probe: Option<Placed<String>>,
     pub(crate) probe_interval: Option<Placed<Duration>>,
     pub(crate) slow_start: Option<Placed<Duration>>,

@@ -132,10 +132,12 @@ fn steps(steps: &BTreeMap<String, u64>) -> String {
 
 /// How much of what may come from the cache does.
 fn cached(cache: &CacheStatus) -> String {
-    let CacheStatus { entries, hits, misses, stale, pushed_out } = cache;
+    let CacheStatus { entries, hits, misses, failures, stale, pushed_out } = cache;
     let asked = (hits + misses).max(1);
     let share = *hits as f64 / asked as f64 * 100.0;
-    format!("{hits} hits ({share:.1} %), {stale} stale; {entries} kept, {pushed_out} pushed out while fresh")
+    format!(
+        "{hits} hits ({share:.1} %), {failures} failures, {stale} stale; {entries} kept, {pushed_out} pushed out while fresh"
+    )
 }
 
 /// The back ends, a line each.

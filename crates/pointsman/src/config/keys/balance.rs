@@ -9,6 +9,9 @@ use crate::config::spec::BalanceSpec;
 /// As long as resolvers keep anything.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
+/// The longest that a failure may be kept (RFC 9520 §3.2).
+const FAILURES_MAX: Duration = Duration::from_secs(300);
+
 /// What `balance` does; each key has a flag.
 pub(crate) const BALANCE: Section<BalanceSpec> = Section {
     name: "balance",
@@ -220,6 +223,16 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             about: "For how long after that it is still given where no back end answers, or takes the query, or the one that was \
                 asked says that it failed (RFC 8767).",
             consequence: "Clients may have what has changed since, for 30 s, instead of nothing.",
+        },
+        Key {
+            name: "cache_failures",
+            flag: Some("cache-failures"),
+            kind: Kind::Duration(|s| &mut s.cache_failures, Duration::ZERO..=FAILURES_MAX),
+            default: Default::Value("\"5 s\""),
+            about: "For how long a back end's failure is given again, or what cache_stale allows in its place, before a back end \
+                is asked anew (RFC 9520).",
+            consequence: "Longer spares back ends what they cannot answer; clients see no sooner that they can again. With 0 s each \
+                query is put to one.",
         },
         Key {
             name: "probe",
