@@ -15,13 +15,13 @@ use nameserver::cookies::Secrets;
 use nameserver::fast::Fast;
 use nameserver::generation::{Generation, Settings};
 use nameserver::rate_limit::{Limits, RateLimit};
-use nameserver::tap::{Config, Destination, Exchange, Writer};
 use nameserver::zone::View;
 use net::clock::Now;
 use net::udp::{self, BATCH_MAX, Batch, Sent};
 use routing::external::{Asking, NOTES_MAX};
 use routing::policy::Context;
 use routing::{Down, External, Family, Partition, Policy, RegionId, Rotation, State, Why, route};
+use tap::{Config, Destination, Kinds, Talk, Writer};
 use tests::query::{Answer, Question};
 
 /// A connection with ten seconds for the next query.
@@ -328,7 +328,7 @@ fn tapping_allocates_nothing() {
         responses: true,
         identity: "fra1".into(),
     };
-    let mut tap = Writer::new(config).tap();
+    let mut tap = Writer::new(config, Kinds::AUTH).tap();
     let query = Question::new("static.example.com", "A").message();
     let longest = vec![0; 65_535];
     let server = "127.0.0.1:53".parse().expect("an address");
@@ -336,11 +336,14 @@ fn tapping_allocates_nothing() {
     for transport in [Transport::Udp, TCP] {
         for response in [None, Some(&longest[..])] {
             let time = Duration::from_secs(1);
-            let exchange = Exchange { client: server, server, transport, time, query: &query, response };
+            let talk = Talk { client: server, server, protocol: transport.protocol(), time };
             let before = ALLOCATIONS.get();
             // Until the ring is full, and on.
             for _ in 0..50 {
-                dropped += tap.note(&exchange);
+                if tap.takes(&query) {
+                    dropped += tap.query(&talk, &query);
+                    dropped += response.map_or(0, |response| tap.response(&talk, time, response));
+                }
             }
             assert_eq!(ALLOCATIONS.get(), before, "allocations for {transport:?}");
         }

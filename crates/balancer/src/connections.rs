@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use dns::dnstap::Protocol;
 use dns::edns::{Edns, OPTION};
 use dns::query::{HEADER, MESSAGE_MAX, Refusal, TRUNCATED};
 use dns::relay::{
@@ -21,6 +22,7 @@ use net::clock::Clock;
 use net::tcp::Limits;
 use routing::Acl;
 use routing::balance::Set;
+use tap::{Talk, Tap};
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
@@ -95,6 +97,8 @@ pub struct Desk {
     pub outstanding: usize,
     /// How many of them each client has.
     pub clients: Clients,
+    /// Who watches, where somebody does.
+    pub tap: Option<Tap>,
 }
 
 /// Who asks, at which address, and how.
@@ -102,8 +106,27 @@ pub struct Desk {
 pub(crate) struct Way {
     pub(crate) client: SocketAddr,
     pub(crate) local: SocketAddr,
+    pub(crate) protocol: Protocol,
+}
+
+/// Who is to get the answers.
+struct Asker<'a> {
+    way: Way,
+    answers: &'a mpsc::Sender<Vec<u8>>,
+    /// When the query came, as Unix time, where who watches is told of both.
+    tapped: Option<Duration>,
+}
+
+impl Way {
     /// Whether nobody on the way sees more of messages than their lengths.
-    pub(crate) is_encrypted: bool,
+    pub(crate) fn is_encrypted(self) -> bool {
+        self.protocol != Protocol::Tcp
+    }
+
+    fn talk(self, time: Duration) -> Talk {
+        let Way { client, local: server, protocol } = self;
+        Talk { client, server, protocol, time }
+    }
 }
 
 /// A query that may go on.
@@ -166,24 +189,51 @@ impl Connections {
 
     /// Answers one query, where it gets an answer, and ends once all that became of it is counted.
     pub(crate) async fn answer(&self, query: &[u8], way: Way, answers: &mpsc::Sender<Vec<u8>>) {
+        let asker = Asker { way, answers, tapped: self.tell_query(query, way) };
         let asked = match self.read(query, way) {
             Ok(asked) => asked,
-            Err(Some(answer)) => return tell(answers, answer).await,
+            Err(Some(answer)) => return self.tell(&asker, answer).await,
             Err(None) => return,
         };
         if let Some(answer) = self.find(query, &asked) {
-            return tell(answers, padded(answer, query, asked.question_end, way)).await;
+            return self.tell(&asker, padded(answer, query, asked.question_end, way)).await;
         }
         let is_told = match self.seat(way.client.ip()) {
-            Some(seat) => self.carry(query, &asked, way, seat, answers).await.is_some(),
+            Some(seat) => self.carry(query, &asked, seat, &asker).await.is_some(),
             None => false,
         };
         if !is_told {
             let servfail = Says::Rcode(Rcode::SERVFAIL);
             let ours = || ours(query, asked.question_end, asked.edns.as_ref(), servfail);
             let answer = self.find_stale(query, &asked).unwrap_or_else(ours);
-            tell(answers, padded(answer, query, asked.question_end, way)).await;
+            self.tell(&asker, padded(answer, query, asked.question_end, way)).await;
         }
+    }
+
+    /// Tells who watches of a query, where it is its turn; returns when it came then, as Unix time.
+    fn tell_query(&self, query: &[u8], way: Way) -> Option<Duration> {
+        let mut desk = self.desk();
+        let Desk { counters, tap, .. } = &mut *desk;
+        let tap = tap.as_mut()?;
+        if !tap.takes(query) {
+            return None;
+        }
+        let time = self.clock.now().unix;
+        counters.tap_full.add(tap.query(&way.talk(time), query));
+        Some(time)
+    }
+
+    /// Tells a client, who may be gone, and who watches.
+    async fn tell(&self, asker: &Asker<'_>, answer: Vec<u8>) {
+        if let Some(time) = asker.tapped {
+            let mut desk = self.desk();
+            let Desk { counters, tap, .. } = &mut *desk;
+            if let Some(tap) = tap {
+                let now = self.clock.now().unix;
+                counters.tap_full.add(tap.response(&asker.way.talk(time), now, &answer));
+            }
+        }
+        let _ = asker.answers.send(answer).await;
     }
 
     /// Reads a query; what does not go on is answered by us, or not at all.
@@ -292,15 +342,8 @@ impl Connections {
 
     /// Takes a query to back ends until one answers, which its client is told; `None`, which is counted, where none does.
     /// One that answers while another one is waited for, its own time being over, is told at once; the other is measured on.
-    async fn carry(
-        &self,
-        query: &[u8],
-        asked: &Asked,
-        way: Way,
-        mut seat: Seat<'_>,
-        answers: &mpsc::Sender<Vec<u8>>,
-    ) -> Option<()> {
-        let question_end = asked.question_end;
+    async fn carry(&self, query: &[u8], asked: &Asked, mut seat: Seat<'_>, asker: &Asker<'_>) -> Option<()> {
+        let (way, question_end) = (asker.way, asked.question_end);
         let (mut onward, mut added) = (query.to_vec(), Added::Nothing);
         let length = take_out_of_one_hop(&mut onward, question_end);
         onward.truncate(length);
@@ -346,7 +389,7 @@ impl Connections {
                             self.ended(&picked, reply.await, true);
                             drop(seat);
                         };
-                        tokio::join!(measured, tell(answers, for_client(late)));
+                        tokio::join!(measured, self.tell(asker, for_client(late)));
                         return Some(());
                     }
                     reply = &mut reply => self.ended(&picked, reply, false),
@@ -355,7 +398,7 @@ impl Connections {
             match ended {
                 Ended::Answered(reply) => {
                     drop(seat);
-                    tell(answers, for_client(reply)).await;
+                    self.tell(asker, for_client(reply)).await;
                     return Some(());
                 }
                 // One that was not reached has cost nothing: there may be as many of them as there are back ends.
@@ -480,7 +523,7 @@ impl Connections {
 
 /// An answer as it is sent: padded where the query is, and only lengths can be seen.
 fn padded(mut answer: Vec<u8>, query: &[u8], question_end: usize, way: Way) -> Vec<u8> {
-    if way.is_encrypted && is_padded(query, question_end) {
+    if way.is_encrypted() && is_padded(query, question_end) {
         let length = answer.len();
         // The least room that has a multiple behind the longest option.
         answer.resize(length + OPTION + PADDED_TO, 0);
@@ -499,11 +542,6 @@ async fn first_good(overdue: &mut Overdue<Arc<BackEnd>>) -> Vec<u8> {
             return reply;
         }
     }
-}
-
-/// Tells a client, who may be gone.
-async fn tell(answers: &mpsc::Sender<Vec<u8>>, answer: Vec<u8>) {
-    let _ = answers.send(answer).await;
 }
 
 /// An answer of ours.
@@ -545,6 +583,7 @@ pub(crate) mod tests {
                 counters: Arc::default(),
                 outstanding: 0,
                 clients: Clients::new(PER_CLIENT_MAX),
+                tap: None,
             }),
             onward,
             client_address: ClientAddress::Hidden,
@@ -660,7 +699,11 @@ pub(crate) mod tests {
 
     /// A client's way to us.
     fn way(last: u8) -> Way {
-        Way { client: ([192, 0, 2, last], 9).into(), local: ([127, 0, 0, 1], 53).into(), is_encrypted: false }
+        Way {
+            client: ([192, 0, 2, last], 9).into(),
+            local: ([127, 0, 0, 1], 53).into(),
+            protocol: Protocol::Tcp,
+        }
     }
 
     async fn answered(connections: &Connections) -> Rcode {

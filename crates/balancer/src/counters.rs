@@ -128,6 +128,8 @@ pub struct FrontCounters {
     /// Queries that no back end answered, or would as another one has just failed, and that had an answer from the cache which
     /// is not fresh any more.
     pub cache_stale: Count,
+    /// Messages for dnstap that its ring had no room for.
+    pub tap_full: Count,
     /// Looks for messages that the system failed: clients are left alone for a while then.
     pub receive_failed: Count,
     /// Messages and connections of clients that may not ask: dropped, closed.

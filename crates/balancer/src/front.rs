@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use dns::dnstap::Protocol;
 use net::accept::{Acceptor, Event};
 use net::admission::Place;
 use net::shutdown::Shutdown;
@@ -32,6 +33,14 @@ impl Over {
             Over::Tcp => "DNS",
             Over::Tls(_) => "DNS over TLS",
             Over::Https(_) => "DNS over HTTPS",
+        }
+    }
+
+    fn protocol(&self) -> Protocol {
+        match self {
+            Over::Tcp => Protocol::Tcp,
+            Over::Tls(_) => Protocol::Dot,
+            Over::Https(_) => Protocol::Doh,
         }
     }
 }
@@ -80,7 +89,7 @@ async fn begin(
     shutdown: Shutdown,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let way = Way { client, local: stream.local_addr()?, is_encrypted: !matches!(over, Over::Tcp) };
+    let way = Way { client, local: stream.local_addr()?, protocol: over.protocol() };
     place.waits(false);
     let patience = connections.limits.message;
     let agreed = match &over {

@@ -273,7 +273,7 @@ mod tests {
         tokio::spawn(async move {
             while let Ok((stream, client)) = listener.accept().await {
                 let place = shared.admission.admit(client.ip()).expect("there is a place");
-                let way = Way { client, local, is_encrypted: true };
+                let way = Way { client, local, protocol: dns::dnstap::Protocol::Doh };
                 tokio::spawn(converse(shared.clone(), Stream::Plain(stream), way, place, ends.clone()));
             }
         });

@@ -35,6 +35,8 @@ pub struct Numbers {
     pub cache: Option<Arc<Cache>>,
     /// What became of reports, where agents are waited for.
     pub credits: Option<Arc<credits::Counters>>,
+    /// What the writer of dnstap counts, where there is one.
+    pub tap: Option<Arc<tap::Counters>>,
 }
 
 impl Numbers {

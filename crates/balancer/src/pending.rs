@@ -5,6 +5,7 @@
 //! meanwhile. Where the query went on to another back end, the late one leads there.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use dns::query::HEADER;
 use dns::relay::Added;
@@ -25,13 +26,22 @@ pub const LATE_NS: u64 = 2_000_000_000;
 /// None, where places follow each other.
 const NONE: u32 = u32::MAX;
 
-/// Who is to get the answer.
+/// Where an answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker {
+pub struct To {
     /// The client's address and port.
     pub client: SocketAddr,
     /// The address that it asked, where the socket does not say it.
     pub local: Option<IpAddr>,
+    /// When its query came, as Unix time, where who watches is told of both.
+    pub tapped: Option<Duration>,
+}
+
+/// Who is to get the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Where it goes.
+    pub to: To,
     /// The id that the client gave, which the answer has again.
     pub id: u16,
     /// The place of the client in what counts queries by client.
@@ -135,8 +145,7 @@ impl Pending {
         let places = places.clamp(1, 1 << 24);
         let empty = Waiting {
             asker: Asker {
-                client: ([0, 0, 0, 0], 0).into(),
-                local: None,
+                to: To { client: ([0, 0, 0, 0], 0).into(), local: None, tapped: None },
                 id: 0,
                 counted_at: 0,
                 added: Added::Nothing,
@@ -477,7 +486,8 @@ mod tests {
     }
 
     fn asker(id: u16) -> Asker {
-        Asker { client: ([192, 0, 2, 1], 5353).into(), local: None, id, counted_at: 0, added: Added::Nothing }
+        let to = To { client: ([192, 0, 2, 1], 5353).into(), local: None, tapped: None };
+        Asker { to, id, counted_at: 0, added: Added::Nothing }
     }
 
     fn sent(pending: &mut Pending, number: u8, socket: u16, now: u64, rng: &mut Rng) -> Index {

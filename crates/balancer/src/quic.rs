@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dns::dnstap::Protocol;
 use dns::query::{HEADER, MESSAGE_MAX};
 use dns::{Folded, Query};
 use net::admission::Place;
@@ -94,7 +95,7 @@ pub(crate) async fn serve(
             let _ = incoming.retry();
         } else if let Ok(place) = connections.admission.admit(client.ip()) {
             let local = incoming.local_ip().unwrap_or(bound.ip());
-            let way = Way { client, local: SocketAddr::new(local, bound.port()), is_encrypted: true };
+            let way = Way { client, local: SocketAddr::new(local, bound.port()), protocol: Protocol::Doq };
             let (connections, identity, shutdown) = (connections.clone(), identity.clone(), shutdown.clone());
             clients.spawn(begin(connections, incoming, identity, way, place, shutdown));
         } else {

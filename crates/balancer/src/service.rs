@@ -22,6 +22,7 @@ use quinn::Endpoint;
 use routing::Acl;
 use routing::balance::Policy;
 use rustls::ClientConfig;
+use tap::{Kinds, Writer, Writing};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -84,6 +85,8 @@ pub struct Options {
     pub client_address: ClientAddress,
     /// Which answers are given again; none where it is not given.
     pub cache: Option<Caching>,
+    /// Who is told of queries and answers, if anybody.
+    pub tap: Option<tap::Config>,
     /// What clients over connections may hold.
     pub tcp: TcpLimits,
     /// Further addresses to answer at, with what is spoken there.
@@ -134,6 +137,8 @@ pub enum StartError {
     System(io::Error),
     /// Root could not be given away.
     User(PrivilegesError),
+    /// The file for dnstap cannot be written.
+    Tap(String),
     /// The options contradict each other.
     Options(String),
 }
@@ -144,7 +149,7 @@ impl std::fmt::Display for StartError {
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
             StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
             StartError::User(cause) => write!(f, "failed to {cause}"),
-            StartError::Options(what) => f.write_str(what),
+            StartError::Tap(what) | StartError::Options(what) => f.write_str(what),
         }
     }
 }
@@ -163,6 +168,7 @@ pub struct Service {
     ports: Vec<TcpListener>,
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
+    tap: Option<Writing>,
 }
 
 /// All that a balancer listens with. It is had before anything runs, so that nothing runs where some of it is refused.
@@ -206,6 +212,10 @@ impl Service {
         if let Some(user) = &options.user {
             privileges::drop_to(user).map_err(StartError::User)?;
         }
+        let mut writer = options.tap.clone().map(|config| Writer::new(config, Kinds::CLIENT));
+        if let Some(writer) = &mut writer {
+            writer.make_file().map_err(StartError::Tap)?;
+        }
         let limits = limits(&options, all);
         let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();
         let cache = options.cache.map(|caching| Arc::new(Cache::new(&caching, seed())));
@@ -219,6 +229,7 @@ impl Service {
             sockets: listeners.clone(),
             credits: bound.credits.as_ref().map(Credits::counters),
             cache: cache.clone(),
+            tap: writer.as_ref().map(|writer| writer.counters().clone()),
         });
         let mut service = Service {
             listening: bound.listening,
@@ -229,6 +240,7 @@ impl Service {
             ports: bound.ports,
             threads: Vec::new(),
             tasks: JoinSet::new(),
+            tap: None,
         };
         // Ids must not be foreseen: each thread draws from a seed of the system's.
         let hash_seed = seed();
@@ -251,8 +263,15 @@ impl Service {
             cache: cache.clone(),
             doubted: doubted.clone(),
             runtime: Handle::current(),
+            tap: writer.as_mut().map(Writer::tap),
         });
-        if let Err(cause) = service.spawn(threads) {
+        let threads: Vec<Worker> = threads.collect();
+        let tap = writer.as_mut().map(Writer::tap);
+        let begun = writer.map(Writer::start).transpose().and_then(|writing| {
+            service.tap = writing;
+            service.spawn(threads)
+        });
+        if let Err(cause) = begun {
             service.stop().await;
             return Err(StartError::System(cause));
         }
@@ -262,6 +281,7 @@ impl Service {
             counters: fronts[all].clone(),
             outstanding: 0,
             clients: Clients::new(limits.per_client_max),
+            tap,
         };
         let connections = Arc::new(connections(&options, field.clone(), desk, cache, clock));
         let Service { editing, shutdown, tasks, .. } = &mut service;
@@ -302,6 +322,13 @@ impl Service {
         });
     }
 
+    /// Begins a new file for dnstap, where it goes into one.
+    pub fn reopen_tap(&self) {
+        if let Some(tap) = &self.tap {
+            tap.reopen();
+        }
+    }
+
     /// Ends all of it; what is in flight is waited for.
     ///
     /// Each thread closes its socket for datagrams when it ends, and then the ports are free: as long as one is open that
@@ -318,9 +345,12 @@ impl Service {
         drop(self.ports);
         // Last, for a request may take longer than what is in flight.
         while self.tasks.join_next().await.is_some() {}
+        if let Some(tap) = self.tap {
+            let _ = tokio::task::spawn_blocking(move || tap.stop()).await;
+        }
     }
 
-    fn spawn(&mut self, workers: impl Iterator<Item = Worker>) -> io::Result<()> {
+    fn spawn(&mut self, workers: Vec<Worker>) -> io::Result<()> {
         for worker in workers {
             self.threads.push(worker.spawn()?);
         }

@@ -3,10 +3,17 @@
 //! In reading order: the rounds that it makes, here; `forward`: what becomes of a query.
 
 mod forward;
+/// The address at which a client asked.
+fn asked_at(listener: &UdpListener, local: Option<IpAddr>) -> SocketAddr {
+    let bound = listener.local_address();
+    local.map_or(bound, |local| SocketAddr::new(local, bound.port()))
+}
+
 #[cfg(test)]
 mod tests;
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -14,10 +21,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dns::Folded;
+use dns::dnstap::Protocol;
 use net::client::{Incoming, Outgoing, Readiness, Trouble};
 use net::clock::Clock;
 use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
 use routing::Acl;
+use tap::{Talk, Tap};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -28,7 +37,7 @@ use crate::counters::FrontCounters;
 use crate::doubts::Doubts;
 use crate::field::Field;
 use crate::lines::{LINES_MAX, Lines, place_of};
-use crate::pending::{LATE_NS, Pending};
+use crate::pending::{LATE_NS, Pending, To};
 use crate::picker::Picker;
 use crate::relay::Relay;
 
@@ -102,6 +111,8 @@ pub struct Worker {
     pub doubted: Arc<Notify>,
     /// Where tasks carry queries to back ends over TLS.
     pub runtime: Handle,
+    /// Who watches, where somebody does.
+    pub tap: Option<Tap>,
 }
 
 /// What a worker works with.
@@ -144,6 +155,31 @@ impl Worker {
                 tracing::error!(worker = index, %cause, "the worker ends");
             }
         })
+    }
+
+    /// Tells who watches of a query, where it is its turn; returns when it came then, as Unix time.
+    #[inline]
+    fn tell_query(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>) -> Option<Duration> {
+        let tap = self.tap.as_mut()?;
+        if !tap.takes(octets) {
+            return None;
+        }
+        let (time, server) = (self.clock.now().unix, asked_at(&self.listener, local));
+        let talk = Talk { client, server, protocol: Protocol::Udp, time };
+        self.counters.tap_full.add(tap.query(&talk, octets));
+        Some(time)
+    }
+
+    /// The same of its answer, where it was told of the query.
+    #[inline]
+    fn tell_answer(&mut self, to: To, octets: &[u8]) {
+        if let To { client, local, tapped: Some(time) } = to
+            && let Some(tap) = &mut self.tap
+        {
+            let server = asked_at(&self.listener, local);
+            let talk = Talk { client, server, protocol: Protocol::Udp, time };
+            self.counters.tap_full.add(tap.response(&talk, self.clock.now().unix, octets));
+        }
     }
 
     fn bench(self) -> io::Result<Bench> {

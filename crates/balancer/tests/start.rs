@@ -43,6 +43,7 @@ fn options() -> Options {
         onward: Onward::Connections,
         allow: None,
         cache: None,
+        tap: None,
         client_address: ClientAddress::Hidden,
         tcp: Limits::default(),
         encrypted: Vec::new(),

@@ -64,6 +64,10 @@ impl Kind {
     pub const AUTH_QUERY: Kind = Kind(1);
     /// A response that an authoritative server sent.
     pub const AUTH_RESPONSE: Kind = Kind(2);
+    /// A query of a client that a server received which asks others for it.
+    pub const CLIENT_QUERY: Kind = Kind(5);
+    /// A response that such a server sent to a client.
+    pub const CLIENT_RESPONSE: Kind = Kind(6);
 
     /// Who talks with whom, the same for its queries and its responses: from 0, in the order of `dnstap.proto`.
     pub fn conversation(self) -> u32 {

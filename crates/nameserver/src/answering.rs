@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use net::clock::{Clock, Now};
+use tap::{Talk, Tap};
 
 use crate::answer::{Answered, Asked, Reply, Transport};
 use crate::counters::Counters;
@@ -20,7 +21,6 @@ use crate::fast::{Fast, Shared};
 use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
-use crate::tap::{Exchange, Tap};
 use crate::transfer::outgoing::Outgoing;
 use crate::transfer::{Given, Transfers};
 
@@ -154,13 +154,14 @@ impl Answering {
                 Return::Nothing
             }
         };
-        if let Some(tap) = tap {
-            let response = match back {
-                Return::Message(length) => Some(&out[..length]),
-                Return::Stream(_) | Return::Nothing => None,
-            };
-            let exchange = Exchange { client, server, transport, time: now.unix, query, response };
-            counters.tap_full.add(tap.note(&exchange));
+        if let Some(tap) = tap
+            && tap.takes(query)
+        {
+            let talk = Talk { client, server, protocol: transport.protocol(), time: now.unix };
+            counters.tap_full.add(tap.query(&talk, query));
+            if let Return::Message(length) = back {
+                counters.tap_full.add(tap.response(&talk, now.unix, &out[..length]));
+            }
         }
         back
     }

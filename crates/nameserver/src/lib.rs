@@ -16,7 +16,6 @@
 //! - [`external`]: the conversation with an external proximity service.
 //! - [`health`]: probes of servers, and what they find.
 //! - [`transfer`]: zones for secondaries, signed messages, notifications.
-//! - [`tap`]: dnstap: what is asked and answered, for programs that watch.
 //! - [`counters`]: what a worker counts, [`routed`] what policies decided; [`panics`]: what follows when it panics.
 
 pub mod answer;
@@ -42,7 +41,6 @@ pub mod rate_limit;
 pub mod routed;
 pub mod service;
 pub mod signing;
-pub mod tap;
 pub mod transfer;
 pub mod worker;
 pub mod zone;

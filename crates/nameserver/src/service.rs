@@ -18,6 +18,7 @@ use net::privileges;
 use net::shutdown::Shutdown;
 use net::tcp::Limits;
 use net::tls::identity::Identity;
+use tap::{Writer, Writing};
 
 use self::prepared::{Bound, BoundTls, Prepared};
 use crate::answering::Answering;
@@ -29,7 +30,6 @@ use crate::http::{self, Tcp};
 use crate::import::{self, Import};
 use crate::rate_limit;
 use crate::signing::{Key, Signing};
-use crate::tap::{self, Writer, Writing};
 use crate::transfer::{self, Transfers, notifier, refresher};
 use crate::zone::View;
 

@@ -4,7 +4,7 @@
 //! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value; [`serve`]: the flags of `serve`.
 //! - [`mod@lower`]: contradictions, and what the server is started with; [`layer`]: of what its partitions are made.
 //! - [`change`]: what is given otherwise while the server runs.
-//! - [`dnstap`]: where it goes, looked at beforehand.
+//! - [`dnstap`]: what it tells, and where that goes, looked at beforehand.
 //! - [`transfer`]: keys from their files, and who follows our zones; [`probe`]: how servers are probed.
 //! - [`tls`]: what clients are shown, from its files.
 //! - [`view`]: which zones are answered from at which addresses.
@@ -49,7 +49,7 @@ use spec::Spec;
 /// What is wrong is left at its default, so that the rest can be looked at.
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     let (spec, mut faults) = given(flags);
-    dnstap::check(&spec, &mut faults);
+    dnstap::check(&spec.dnstap, &mut faults);
     let mut lowered = lower(spec, &mut faults);
     if let Some(file) = &lowered.token_file {
         match crate::token::read(&file.value) {
@@ -108,8 +108,10 @@ fn defaults() -> Spec {
     for section in keys::SECTIONS.into_iter().chain([&keys::SERVER]) {
         read_defaults(section, &mut spec);
     }
+    read_defaults(&keys::DNSTAP, &mut spec.dnstap);
     read_defaults(&keys::REVERSE, &mut spec.reverse);
     read_defaults(&keys::BALANCE, &mut spec.balance);
+    read_defaults(&keys::DNSTAP, &mut spec.balance.dnstap);
     spec
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use balancer::message::{Says, answer, answers};
-use balancer::pending::{Asker, Pending, Unmatched};
+use balancer::pending::{Asker, Pending, To, Unmatched};
 use dns::edns::{Edns, ExtendedError};
 use dns::name::{LABEL_MAX, NAME_MAX};
 use dns::query::HEADER;
@@ -34,8 +34,7 @@ const POINTER: usize = 0xc0;
 pub(super) fn reply(octets: &[u8]) {
     let mut pending = Pending::new(1, 2);
     let asker = Asker {
-        client: ([192, 0, 2, 1], 5353).into(),
-        local: None,
+        to: To { client: ([192, 0, 2, 1], 5353).into(), local: None, tapped: None },
         id: 7,
         counted_at: 0,
         added: Added::Nothing,

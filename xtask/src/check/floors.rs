@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("learn", 1),
     ("rapid", 1),
     ("credit", 1),
+    ("tap", 1),
     ("routing", 2),
     ("store", 2),
     ("web", 2),

@@ -323,6 +323,7 @@ mod tests {
             sockets: Vec::new(),
             credits: None,
             cache: None,
+            tap: None,
         };
         let descriptors = Descriptors::raise(1, 1, 1, 0);
         let editing = Editing::new(field, 1, descriptors, None);

@@ -194,6 +194,33 @@ pub const METRICS: &[Metric] = &[
         "looks",
         busy
     ),
+    Metric {
+        name: "pointsman_balance_dnstap_written_total",
+        help: "Messages that dnstap's socket or file took.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &[],
+        read: |numbers, samples| {
+            if let Some(tap) = &numbers.tap {
+                samples.push([], tap.written.load(Ordering::Relaxed));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_balance_dnstap_dropped_total",
+        help: "Messages for dnstap that were lost, by cause: full, for they came faster than they were taken; \
+               failed, for the reader went or the file took no more; or limit, for the file has dnstap.file_max.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &["cause"],
+        read: |numbers, samples| {
+            if let Some(tap) = &numbers.tap {
+                samples.push(["full".into()], numbers.sum(|front| &front.tap_full));
+                samples.push(["failed".into()], tap.failed.load(Ordering::Relaxed));
+                samples.push(["limit".into()], tap.beyond.load(Ordering::Relaxed));
+            }
+        },
+    },
     front!(
         "pointsman_balance_receive_failed_total",
         "Looks for messages of clients that the system failed; each is made again after a rest.",

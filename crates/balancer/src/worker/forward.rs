@@ -11,7 +11,7 @@ use dns::writer::without_question;
 use dns::{Folded, Query, Rcode};
 use net::udp::DATAGRAM_MAX;
 
-use super::Bench;
+use super::{Bench, asked_at};
 use crate::cache::{Asked, in_pool};
 use crate::client_address::{ClientAddress, Transport};
 use crate::exchange::NoAnswer;
@@ -19,7 +19,7 @@ use crate::field::Standing;
 use crate::health::is_failure;
 use crate::lines::place_of;
 use crate::message::{Says, UDP_PAYLOAD, answer, datagram_max, rcode};
-use crate::pending::{Asker, Index, Unmatched, Waiting};
+use crate::pending::{Asker, Index, To, Unmatched, Waiting};
 use crate::picker::Picker;
 use crate::relay::Carried;
 use crate::rules::{Arrival, Verdict};
@@ -31,6 +31,7 @@ impl Bench {
         if self.worker.allow.as_ref().is_some_and(|allow| !allow.allows(client.ip())) {
             return self.worker.counters.strangers.add(1);
         }
+        let to = To { client, local, tapped: self.worker.tell_query(octets, client, local) };
         let subnet = self.worker.limits.client_address.subnet(client.ip());
         let picker = &self.worker.picker;
         let (key, question_end, edns, verdict) = match Query::read(octets, &mut self.name) {
@@ -50,7 +51,7 @@ impl Bench {
                 };
                 self.worker.counters.malformed.add(1);
                 if let Some(length) = without_question(octets, rcode, UDP_PAYLOAD, &mut self.room[..]) {
-                    self.send_answer(length, client, local);
+                    self.send_answer(length, to);
                 }
                 return;
             }
@@ -61,18 +62,18 @@ impl Bench {
             Verdict::Says(says) => {
                 self.worker.counters.ruled.add(1);
                 let length = answer(octets, question_end, edns.as_ref(), id, says, &mut self.room[..]);
-                return self.send_answer(length, client, local);
+                return self.send_answer(length, to);
             }
             Verdict::Nothing => return self.worker.counters.ruled.add(1),
         };
         in_pool(&mut self.cache_key, pool);
         if let Some(length) = self.find(octets, question_end, edns.as_ref(), now) {
-            return self.send_answer(length, client, local);
+            return self.send_answer(length, to);
         }
         let Some(counted_at) = self.clients.take(self.worker.picker.hash_client(client.ip())) else {
             return self.worker.counters.full_client.add(1);
         };
-        let asker = Asker { client, local, id, counted_at, added: Added::Nothing };
+        let asker = Asker { to, id, counted_at, added: Added::Nothing };
         match self.pending.take(asker, octets, question_end, key) {
             Ok(index) => {
                 let waiting = self.pending.get_mut(index);
@@ -184,22 +185,21 @@ impl Bench {
         let is_failed = is_failure(rcode(octets).to_int());
         let stale = if is_failed { self.find_stale(index, now) } else { None };
         if let Some(length) = stale {
-            self.send_answer(length, asker.client, asker.local);
+            self.send_answer(length, asker.to);
         } else if octets.len() >= DATAGRAM_MAX {
             // Its end may be lost.
             let length = self.answer(index, Says::Truncated);
-            self.send_answer(length, asker.client, asker.local);
+            self.send_answer(length, asker.to);
         } else if asker.added == Added::Nothing {
             self.keep(index, octets, now);
-            let passed_on = self.pass_on(octets, asker.client, asker.local);
-            passed_on[..2].copy_from_slice(&asker.id.to_be_bytes());
+            self.pass_on(octets, asker.id, asker.to);
         } else {
             self.room[..octets.len()].copy_from_slice(octets);
             self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
             let question_end = self.pending.get(index).question_end;
             let length = take_out_added(&mut self.room[..octets.len()], question_end, asker.added);
             self.keep(index, &self.room[..length], now);
-            self.send_answer(length, asker.client, asker.local);
+            self.send_answer(length, asker.to);
         }
         self.worker.counters.answers.add(1);
     }
@@ -324,7 +324,7 @@ impl Bench {
     fn dispatch(&mut self, index: Index, is_free: bool, now: u64) {
         let waiting = self.pending.get(index);
         let (pool, key, client, tried) =
-            (waiting.pool, waiting.key, waiting.asker.client.ip(), waiting.tried);
+            (waiting.pool, waiting.key, waiting.asker.to.client.ip(), waiting.tried);
         let closed = self.lines.closed();
         let (worker, mut passed_over) = (&mut self.worker, tried.or(closed));
         let doubted = passed_over.or(self.doubts.all());
@@ -382,7 +382,7 @@ impl Bench {
         let asker = self.pending.get(index).asker;
         let stale = if says == Some(Says::Truncated) { None } else { self.find_stale(index, now) };
         if let Some(length) = stale.or_else(|| says.map(|says| self.answer(index, says))) {
-            self.send_answer(length, asker.client, asker.local);
+            self.send_answer(length, asker.to);
         }
         self.clients.give_back(asker.counted_at);
         self.pending.give_back(index);
@@ -424,10 +424,10 @@ impl Bench {
         let mut octets = &waiting.query;
         let way = self.worker.limits.client_address;
         if way == ClientAddress::Proxy {
-            let bound = self.worker.listener.local_address();
-            let local = waiting.asker.local.map_or(bound, |local| SocketAddr::new(local, bound.port()));
+            let To { client, local, .. } = waiting.asker.to;
+            let local = asked_at(&self.worker.listener, local);
             self.prefaced.clear();
-            way.preface(Transport::Datagram, waiting.asker.client, local, &mut self.prefaced);
+            way.preface(Transport::Datagram, client, local, &mut self.prefaced);
             self.prefaced.extend_from_slice(&waiting.query);
             octets = &self.prefaced;
         }
@@ -435,15 +435,18 @@ impl Bench {
     }
 
     /// Sends what the room holds, with the other answers of this turn.
-    fn send_answer(&mut self, length: usize, client: SocketAddr, local: Option<IpAddr>) {
+    fn send_answer(&mut self, length: usize, to: To) {
         self.make_room();
-        self.answers.push(&self.room[..length], Some(client), local);
+        self.answers.push(&self.room[..length], Some(to.client), to.local);
+        self.worker.tell_answer(to, &self.room[..length]);
     }
 
-    /// Sends an answer in the same way; returns its octets, which may still be changed.
-    fn pass_on(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>) -> &mut [u8] {
+    /// Sends an answer in the same way, with the id that the client gave.
+    fn pass_on(&mut self, octets: &[u8], id: u16, to: To) {
         self.make_room();
-        self.answers.push(octets, Some(client), local)
+        let passed_on = self.answers.push(octets, Some(to.client), to.local);
+        passed_on[..2].copy_from_slice(&id.to_be_bytes());
+        self.worker.tell_answer(to, passed_on);
     }
 
     fn make_room(&mut self) {

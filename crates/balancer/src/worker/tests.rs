@@ -36,6 +36,7 @@ fn bench(back_ends: &[SocketAddr]) -> Bench {
         cache: None,
         doubted: Arc::default(),
         runtime: crate::relay::tests::nowhere(),
+        tap: None,
         limits: Limits {
             timeout_ns: 1_000,
             tries: 2,

@@ -21,6 +21,7 @@ mod response;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use dns::dnstap::Protocol;
 use dns::edns::{Edns, Options, UDP_PLAIN_PAYLOAD};
 use dns::query::{HEADER, MESSAGE_MAX, Query, Refusal};
 use dns::writer::{End, Full, Writer, without_question};
@@ -66,6 +67,17 @@ pub enum Transport {
         /// As of [`Transport::Tcp`].
         idle: Duration,
     },
+}
+
+impl Transport {
+    /// As dnstap calls it.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Transport::Udp => Protocol::Udp,
+            Transport::Tcp { .. } => Protocol::Tcp,
+            Transport::Tls { .. } => Protocol::Dot,
+        }
+    }
 }
 
 /// What becomes of a query.

@@ -23,7 +23,6 @@ use crate::edit::follow;
 use crate::external;
 use crate::fast::Shared;
 use crate::routed::Routed;
-use crate::tap;
 use crate::transfer::{Transfers, counters as transfer};
 use crate::zone::Zones;
 pub use declared::METRICS;

@@ -12,6 +12,7 @@ use net::privileges;
 use net::tcp::Limits;
 use net::tls::identity::Identity;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
+use tap::{Kinds, Writer};
 
 use super::{Options, StartError, signing};
 use crate::answering::{Answering, Ledger};
@@ -25,7 +26,6 @@ use crate::health::Probes;
 use crate::http;
 use crate::publish::Published;
 use crate::rate_limit::RateLimit;
-use crate::tap::Writer;
 use crate::transfer::{Transfers, refresher};
 use crate::worker::Worker;
 
@@ -127,7 +127,7 @@ impl Prepared {
                 clock,
             },
             learning,
-            tap: options.tap.map(Writer::new),
+            tap: options.tap.map(|config| Writer::new(config, Kinds::AUTH)),
             probes,
             limits: options.tcp,
             admission: Arc::new(options.tcp.admission()),

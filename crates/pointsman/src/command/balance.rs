@@ -147,7 +147,8 @@ async fn serve(
 /// What clients are shown over TLS, and where it stands.
 type Shown = (Arc<Identity>, Files);
 
-/// Reads rules, certificate and key again at each SIGHUP: all of it, or nothing where something is wrong. It never returns.
+/// Reads rules, certificate and key again at each SIGHUP, all of it or nothing where something is wrong, and has dnstap begin a
+/// new file. It never returns.
 async fn reload(
     flags: &Flags,
     pools: &[String],
@@ -167,6 +168,7 @@ async fn reload(
     };
     loop {
         hang_up.recv().await;
+        service.reopen_tap();
         let (rules, mut faults) = config::load_rules(flags, pools);
         let renewed = shown.as_ref().map(|(_, files)| files.read());
         let renewed = renewed.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());

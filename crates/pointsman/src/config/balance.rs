@@ -23,9 +23,9 @@ use rustls::ClientConfig;
 use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
 use super::lower::{TOKEN_FILE, apart, at, count, given, is_told, unguarded, without_effect};
-use super::rules;
 use super::spec::{BackEndSpec, BalanceSpec, Place, Placed, resolve};
 use super::tls::{self, Files};
+use super::{dnstap, rules};
 use crate::credit_key;
 use crate::log::Form;
 use crate::near::is_near;
@@ -83,6 +83,7 @@ pub(crate) struct Lowered {
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     let (mut spec, mut faults) = super::of_file(flags.config.as_deref());
     flags.over.read(&mut spec.balance, &mut faults);
+    dnstap::check(&spec.balance.dnstap, &mut faults);
     let lowered = lower(spec.balance, &mut faults);
     if flags.measure_weights && !flags.i_may_load_this_server {
         for Server { address, .. } in &lowered.options.back_ends {
@@ -138,7 +139,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         .iter()
         .flat_map(|identity| spec.quic_listen.iter().map(|listen| (listen.value, identity.clone())));
     let quic = over_quic.collect();
-    let cache = caching(&spec, faults);
+    let (cache, tap) = (caching(&spec, faults), dnstap::lower(&spec.dnstap, None, faults));
     let timeout = given(spec.timeout);
     let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
     let client_address = client_address(given(spec.client_address), subnet);
@@ -162,6 +163,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         allow,
         client_address,
         cache,
+        tap,
         tcp: net::tcp::Limits::default(),
         encrypted: encrypted.collect(),
         quic,

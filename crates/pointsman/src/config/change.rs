@@ -1,6 +1,6 @@
 //! What a configuration that is read again has otherwise, and only a start takes.
 
-use super::keys::{PROBE, RELOADED, SECTIONS, SERVER, Section};
+use super::keys::{DNSTAP, PROBE, RELOADED, SECTIONS, SERVER, Section};
 use super::spec::Spec;
 
 /// The keys that differ and that nothing changes by before a restart, as a log names them.
@@ -14,6 +14,8 @@ pub(crate) fn kept(started: &Spec, read: &Spec) -> Vec<String> {
         let keys = differing(section, &mut started, &mut read);
         kept.extend(keys.map(|key| format!("{key} in [{}]", section.name)));
     }
+    let keys = differing(&DNSTAP, &mut started.dnstap, &mut read.dnstap);
+    kept.extend(keys.map(|key| format!("{key} in [{}]", DNSTAP.name)));
     let (ours, theirs) = (&mut started.probe, &mut read.probe);
     let are_same = ours.len() == theirs.len()
         && ours.iter_mut().zip(theirs).all(|(one, other)| differing(&PROBE, one, other).next().is_none());
@@ -52,6 +54,7 @@ mod tests {
             ("", key, &[]),
             (key, "[[partition]]\ncsv = \"e\"", &[]),
             (probe, &format!("workers = 1\n{probe}"), &["workers"]),
+            ("[dnstap]\nfile = \"a\"", "[dnstap]\nfile = \"b\"", &["file in [dnstap]"]),
             ("[tcp]\nidle = \"9 s\"", "listen = [\"[::1]:53\"]", &["listen", "idle in [tcp]"]),
             (probe, "", &["[[probe]]"]),
             (probe, &probe.replace('1', "2"), &["[[probe]]"]),

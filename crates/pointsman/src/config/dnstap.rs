@@ -1,4 +1,5 @@
-//! Where dnstap goes, looked at before anything is imported: a wrong path is told with all else that is wrong.
+//! What dnstap tells, and where that goes, which is looked at before anything else is done: a wrong path is told with all else
+//! that is wrong.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -7,14 +8,61 @@ use std::path::{Path, PathBuf};
 use api::Faults;
 use net::whole;
 
-use super::spec::{Placed, Spec, resolve};
+use nameserver::generation::NSID_MAX;
+use tap::Destination;
+
+use super::lower::{at, given, without_effect};
+use super::spec::{DnstapSpec, Placed, resolve};
+
+/// Who is told, if anybody; `nsid` is what the server is called where nothing else is said.
+pub(super) fn lower(
+    spec: &DnstapSpec,
+    nsid: Option<&Placed<String>>,
+    faults: &mut Faults,
+) -> Option<tap::Config> {
+    let DnstapSpec { socket, file, file_max, sample, messages, identity } = spec;
+    let tapped = ("socket or file", socket.is_some() || file.is_some());
+    let keys = [
+        (("file", file.is_some()), "file_max", at(file_max)),
+        (tapped, "sample", at(sample)),
+        (tapped, "messages", at(messages)),
+        (tapped, "identity", at(identity)),
+    ];
+    without_effect(keys, faults);
+    let destination = match (socket, file) {
+        (None, None) => return None,
+        (Some(socket), None) => Destination::Socket(resolve(socket)),
+        (None, Some(file)) => Destination::File(resolve(file)),
+        (Some(_), Some(file)) => {
+            faults.push(file.place.fault("dnstap has both socket and file", "one of them"));
+            return None;
+        }
+    };
+    if let Some(Placed { value, place }) = identity
+        && value.len() > NSID_MAX
+    {
+        let what = format!("identity has {} octets", value.len());
+        faults.push(place.fault(what, format!("at most {NSID_MAX}")));
+    }
+    let has = |word| messages.iter().any(|message| message.value == word);
+    let identity = identity.as_ref().or(nsid);
+    Some(tap::Config {
+        destination,
+        file_max: given(file_max.clone()),
+        // The key's range ends below.
+        sample: u32::try_from(given(sample.clone())).unwrap_or(u32::MAX),
+        queries: has("query"),
+        responses: has("response"),
+        identity: identity.map(|identity| identity.value.clone()).unwrap_or_default(),
+    })
+}
 
 /// Adds to `faults` why the file could not be made, or why nobody could ever listen at the socket.
-pub(super) fn check(spec: &Spec, faults: &mut Faults) {
-    if let Some(path) = &spec.dnstap_socket {
+pub(super) fn check(spec: &DnstapSpec, faults: &mut Faults) {
+    if let Some(path) = &spec.socket {
         look("socket", path, no_socket, "a socket, or nothing yet", faults);
     }
-    if let Some(path) = &spec.dnstap_file {
+    if let Some(path) = &spec.file {
         look("file", path, no_file, "a file in a folder that is there", faults);
     }
 }
@@ -59,8 +107,8 @@ mod tests {
         let path = folder.at(name);
         let given = || Some(Placed { value: path.clone().into(), place: Place::Default });
         for (key, spec, wrong) in [
-            ("file", Spec { dnstap_file: given(), ..Spec::default() }, as_file),
-            ("socket", Spec { dnstap_socket: given(), ..Spec::default() }, as_socket),
+            ("file", DnstapSpec { file: given(), ..DnstapSpec::default() }, as_file),
+            ("socket", DnstapSpec { socket: given(), ..DnstapSpec::default() }, as_socket),
         ] {
             let mut faults = Faults::default();
             super::check(&spec, &mut faults);

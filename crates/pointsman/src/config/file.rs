@@ -91,6 +91,7 @@ impl Reader {
         self.version(document);
         let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
         let others = [
+            keys::DNSTAP.name,
             keys::SECONDARY.name,
             keys::PRIMARY.name,
             keys::VIEW.name,
@@ -101,43 +102,42 @@ impl Reader {
         ];
         let headings = [&sections[..], &others].concat();
         for (name, value) in document {
-            let section = keys::SECTIONS.iter().find(|section| section.name == name.get_ref());
-            match (section, value.get_ref()) {
-                (Some(section), DeValue::Table(table)) => self.table(table, section, spec),
-                (Some(section), other) => {
-                    let expected = format!("a heading [{}]", section.name);
-                    self.wrong(value.span().start, section.name, &described(other), &expected);
+            if let Some(section) = keys::SECTIONS.iter().find(|section| section.name == name.get_ref()) {
+                self.heading(value, section.name, |reader, table| reader.table(table, section, spec));
+                continue;
+            }
+            match name.get_ref() {
+                name if name == keys::DNSTAP.name => {
+                    self.heading(value, name, |reader, table| {
+                        reader.table(table, &keys::DNSTAP, &mut spec.dnstap);
+                    });
                 }
-                (None, _) if name.get_ref() == keys::SECONDARY.name => {
+                name if name == keys::SECONDARY.name => {
                     spec.secondary =
                         self.headings(value, &keys::SECONDARY, |place, _| SecondarySpec::at(place));
                 }
-                (None, _) if name.get_ref() == keys::PRIMARY.name => {
+                name if name == keys::PRIMARY.name => {
                     spec.primary = self.headings(value, &keys::PRIMARY, PrimarySpec::at);
                 }
-                (None, _) if name.get_ref() == keys::VIEW.name => {
+                name if name == keys::VIEW.name => {
                     spec.view = self.headings(value, &keys::VIEW, ViewSpec::at);
                 }
-                (None, _) if name.get_ref() == keys::PROBE.name => {
+                name if name == keys::PROBE.name => {
                     spec.probe = self.headings(value, &keys::PROBE, ProbeSpec::at);
                 }
-                (None, _) if name.get_ref() == keys::PARTITION.name => {
+                name if name == keys::PARTITION.name => {
                     spec.partition =
                         self.headings(value, &keys::PARTITION, |place, _| PartitionSpec::at(place));
                 }
-                (None, DeValue::Table(table)) if name.get_ref() == keys::REVERSE.name => {
-                    self.table(table, &keys::REVERSE, &mut spec.reverse);
+                name if name == keys::REVERSE.name => {
+                    self.heading(value, name, |reader, table| {
+                        reader.table(table, &keys::REVERSE, &mut spec.reverse);
+                    });
                 }
-                (None, other) if name.get_ref() == keys::REVERSE.name => {
-                    self.wrong(value.span().start, "reverse", &described(other), "a heading [reverse]");
+                name if name == keys::BALANCE.name => {
+                    self.heading(value, name, |reader, table| reader.balance(table, &mut spec.balance));
                 }
-                (None, DeValue::Table(table)) if name.get_ref() == keys::BALANCE.name => {
-                    self.balance(table, &mut spec.balance);
-                }
-                (None, other) if name.get_ref() == keys::BALANCE.name => {
-                    self.wrong(value.span().start, "balance", &described(other), "a heading [balance]");
-                }
-                (None, _) => self.key(name, value, &keys::SERVER, &headings, spec),
+                _ => self.key(name, value, &keys::SERVER, &headings, spec),
             }
         }
     }
@@ -147,6 +147,23 @@ impl Reader {
         if !document.contains_key(keys::SERVER.keys[0].name) {
             let what = "the key version is missing";
             self.faults.push(Fault::whole(&*self.path, what, "a line version = \"v1\""));
+        }
+    }
+
+    /// What stands under a heading of this name, read by `read`.
+    fn heading(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        name: &str,
+        read: impl FnOnce(&mut Reader, &DeTable<'_>),
+    ) {
+        match value.get_ref() {
+            DeValue::Table(table) => read(self, table),
+            other => {
+                // The last part is the key's own name.
+                let key = name.rsplit('.').next().unwrap_or(name);
+                self.wrong(value.span().start, key, &described(other), &format!("a heading [{name}]"));
+            }
         }
     }
 
@@ -161,9 +178,12 @@ impl Reader {
     fn balance(&mut self, table: &DeTable<'_>, spec: &mut BalanceSpec) {
         for (name, value) in table {
             match &**name.get_ref() {
+                "dnstap" => self.heading(value, "balance.dnstap", |reader, table| {
+                    reader.table(table, &keys::DNSTAP, &mut spec.dnstap);
+                }),
                 "pool" => spec.pool = self.headings(value, &keys::POOL, PoolSpec::at),
                 "rule" => spec.rule = self.headings(value, &keys::RULE, RuleSpec::at),
-                _ => self.key(name, value, &keys::BALANCE, &["pool", "rule"], spec),
+                _ => self.key(name, value, &keys::BALANCE, &["pool", "rule", "dnstap"], spec),
             }
         }
     }

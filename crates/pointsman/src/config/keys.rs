@@ -24,6 +24,7 @@ use super::kind::Kind;
 use super::spec::{Place, Present, Spec};
 
 pub(crate) use balance::BALANCE;
+pub(crate) use dnstap::DNSTAP;
 pub(crate) use partition::PARTITION;
 pub(crate) use primary::PRIMARY;
 pub(crate) use probe::PROBE;
@@ -33,12 +34,11 @@ pub(crate) use secondary::SECONDARY;
 pub(crate) use server::SERVER;
 pub(crate) use view::VIEW;
 
-use dnstap::DNSTAP;
 use external::EXTERNAL;
 use limits::{RATE_LIMIT, TCP};
 
-/// The sections that appear once, in reading order.
-pub(crate) const SECTIONS: [&Section<Spec>; 4] = [&TCP, &RATE_LIMIT, &DNSTAP, &EXTERNAL];
+/// The sections of `serve` that appear once, in reading order; and dnstap's, which the balancer has, too.
+pub(crate) const SECTIONS: [&Section<Spec>; 3] = [&TCP, &RATE_LIMIT, &EXTERNAL];
 
 /// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]`, `[[primary]]`, `[[view]]` and
 /// `[[partition]]`; all others hold from a start on.

@@ -13,11 +13,10 @@ use nameserver::generation::{NSID_MAX, Settings};
 use nameserver::import::{Import, Layer};
 use nameserver::rate_limit;
 use nameserver::service::Options;
-use nameserver::tap::{self, Destination};
 
 use super::keys::PRIMARY;
 use super::spec::{Place, Placed, PrimarySpec, ProbeSpec, SecondarySpec, Spec, resolve};
-use super::{layer, tls, view};
+use super::{dnstap, layer, tls, view};
 use crate::log::{Form, Log};
 
 /// A configuration that holds together; only the token, the certificate and the keys are still in their files.
@@ -51,7 +50,8 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     limits(&spec, faults);
     idle(&spec, faults);
     protocol(&spec, faults);
-    let (rate_limit, tap, external) = (rate_limit(&spec), tap(&spec, faults), external(&spec));
+    let (rate_limit, tap, external) =
+        (rate_limit(&spec), dnstap::lower(&spec.dnstap, spec.nsid.as_ref(), faults), external(&spec));
     secondaries(&spec, faults);
     primaries(&spec, faults);
     let (views, imports) = (view::lower(&spec.view, faults), imports(&spec, faults));
@@ -233,8 +233,6 @@ fn limits(spec: &Spec, faults: &mut Faults) {
 fn idle(spec: &Spec, faults: &mut Faults) {
     let limited = ("responses_per_second", spec.responses_per_second.is_some());
     let asked = ("service", spec.external_service.is_some());
-    let tapped = ("socket or file", spec.dnstap_socket.is_some() || spec.dnstap_file.is_some());
-    let to_file = ("file", spec.dnstap_file.is_some());
     let keys = [
         (limited, "window", at(&spec.window)),
         (limited, "slip", at(&spec.slip)),
@@ -246,10 +244,6 @@ fn idle(spec: &Spec, faults: &mut Faults) {
         (asked, "waiting", at(&spec.external_waiting)),
         (asked, "interval", at(&spec.external_interval)),
         (asked, "timeout", at(&spec.external_timeout)),
-        (to_file, "file_max", at(&spec.dnstap_file_max)),
-        (tapped, "sample", at(&spec.dnstap_sample)),
-        (tapped, "messages", at(&spec.dnstap_messages)),
-        (tapped, "identity", at(&spec.dnstap_identity)),
     ];
     without_effect(keys, faults);
 }
@@ -334,35 +328,6 @@ fn external(spec: &Spec) -> Option<external::Config> {
         waiting: count(given(spec.external_waiting.clone())),
         interval: given(spec.external_interval.clone()),
         timeout: given(spec.external_timeout.clone()),
-    })
-}
-
-fn tap(spec: &Spec, faults: &mut Faults) -> Option<tap::Config> {
-    let destination = match (&spec.dnstap_socket, &spec.dnstap_file) {
-        (None, None) => return None,
-        (Some(socket), None) => Destination::Socket(resolve(socket)),
-        (None, Some(file)) => Destination::File(resolve(file)),
-        (Some(_), Some(file)) => {
-            faults.push(file.place.fault("dnstap has both socket and file", "one of them"));
-            return None;
-        }
-    };
-    if let Some(Placed { value, place }) = &spec.dnstap_identity
-        && value.len() > NSID_MAX
-    {
-        let what = format!("identity has {} octets", value.len());
-        faults.push(place.fault(what, format!("at most {NSID_MAX}")));
-    }
-    let has = |word| spec.dnstap_messages.iter().any(|message| message.value == word);
-    let identity = spec.dnstap_identity.as_ref().or(spec.nsid.as_ref());
-    Some(tap::Config {
-        destination,
-        file_max: given(spec.dnstap_file_max.clone()),
-        // The key's range ends below.
-        sample: u32::try_from(given(spec.dnstap_sample.clone())).unwrap_or(u32::MAX),
-        queries: has("query"),
-        responses: has("response"),
-        identity: identity.map(|identity| identity.value.clone()).unwrap_or_default(),
     })
 }
 

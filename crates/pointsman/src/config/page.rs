@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use super::control::keys::{CONTROL, SERVER as CONTROL_SERVER, SOURCE};
 use super::keys::{
-    BALANCE, Default, Key, PARTITION, POOL, PRIMARY, PROBE, REVERSE, RULE, SECONDARY, SECTIONS, SERVER,
-    Section, VIEW,
+    BALANCE, DNSTAP, Default, Key, PARTITION, POOL, PRIMARY, PROBE, REVERSE, RULE, SECONDARY, SECTIONS,
+    SERVER, Section, VIEW,
 };
 
 /// The longest line of the template's comments, in characters.
@@ -31,13 +31,12 @@ pub(crate) fn template() -> String {
         let _ = writeln!(text, "#[{}]", section.name);
         for key in section.keys {
             template_key(&mut text, key);
-            if key.name == "socket" {
-                // Beside file it would contradict: what is uncommented must be right.
-                let line = text.trim_end().rfind('\n').map_or(0, |end| end + 2);
-                text.insert(line, ' ');
-            }
         }
     }
+    text += "\n";
+    comment(&mut text, DNSTAP.about);
+    text += "#[dnstap]\n";
+    template_dnstap(&mut text);
     text += "\n";
     comment(&mut text, SECONDARY.about);
     text += "#[[secondary]]\n";
@@ -105,7 +104,20 @@ pub(crate) fn template() -> String {
         }
         heading_key(&mut text, key);
     }
+    text += "\n# As [dnstap], of the balancer's clients.\n#[balance.dnstap]\n";
+    template_dnstap(&mut text);
     text
+}
+
+fn template_dnstap(text: &mut String) {
+    for key in DNSTAP.keys {
+        template_key(text, key);
+        if key.name == "socket" {
+            // Beside file it would contradict: what is uncommented must be right.
+            let line = text.trim_end().rfind('\n').map_or(0, |end| end + 2);
+            text.insert(line, ' ');
+        }
+    }
 }
 
 /// What `docs/reference/configuration.md` holds.
@@ -133,6 +145,7 @@ pub(super) fn manual() -> String {
     for section in SECTIONS {
         manual_section(&mut text, section, &format!("## `[{}]`", section.name));
     }
+    manual_section(&mut text, &DNSTAP, "## `[dnstap]` and `[balance.dnstap]`");
     manual_section(&mut text, &SECONDARY, "## `[[secondary]]`");
     manual_section(&mut text, &PRIMARY, "## `[[primary]]`");
     manual_section(&mut text, &VIEW, "## `[[view]]`");

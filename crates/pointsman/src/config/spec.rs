@@ -108,12 +108,7 @@ pub(crate) struct Spec {
     pub(crate) slip: Option<Placed<u64>>,
     pub(crate) ipv4_prefix_bits: Option<Placed<u64>>,
     pub(crate) ipv6_prefix_bits: Option<Placed<u64>>,
-    pub(crate) dnstap_socket: Option<Placed<PathBuf>>,
-    pub(crate) dnstap_file: Option<Placed<PathBuf>>,
-    pub(crate) dnstap_file_max: Option<Placed<u64>>,
-    pub(crate) dnstap_sample: Option<Placed<u64>>,
-    pub(crate) dnstap_messages: Vec<Placed<&'static str>>,
-    pub(crate) dnstap_identity: Option<Placed<String>>,
+    pub(crate) dnstap: DnstapSpec,
     pub(crate) external_service: Option<Placed<SocketAddr>>,
     pub(crate) external_ttl: Option<Placed<Duration>>,
     pub(crate) external_life: Option<Placed<Duration>>,
@@ -123,6 +118,17 @@ pub(crate) struct Spec {
     pub(crate) external_timeout: Option<Placed<Duration>>,
     pub(crate) reverse: ReverseSpec,
     pub(crate) balance: BalanceSpec,
+}
+
+/// Who is told of queries and answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DnstapSpec {
+    pub(crate) socket: Option<Placed<PathBuf>>,
+    pub(crate) file: Option<Placed<PathBuf>>,
+    pub(crate) file_max: Option<Placed<u64>>,
+    pub(crate) sample: Option<Placed<u64>>,
+    pub(crate) messages: Vec<Placed<&'static str>>,
+    pub(crate) identity: Option<Placed<String>>,
 }
 
 /// What `reverse` was given, one field for each key of its section.
@@ -202,6 +208,7 @@ pub(crate) struct BalanceSpec {
     pub(crate) log: Option<Placed<&'static str>>,
     pub(crate) pool: Vec<PoolSpec>,
     pub(crate) rule: Vec<RuleSpec>,
+    pub(crate) dnstap: DnstapSpec,
 }
 
 /// A back end of a balancer.

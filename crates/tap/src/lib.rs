@@ -1,10 +1,10 @@
 //! dnstap output: queries and answers as they are served, for programs that watch.
 //!
 //! ```text
-//! worker, TCP ─ Tap ─ ring ─┐
-//! worker ────── Tap ─ ring ─┴─ writer (one thread) ─ Unix socket or file
+//! thread ─ Tap ─ ring ─┐
+//! thread ─ Tap ─ ring ─┴─ writer (one thread) ─ Unix socket or file
 //! ```
-//! A worker writes a message into its ring and goes on: it never waits, takes no lock and allocates nothing. What
+//! A thread writes a message into its ring and goes on: it never waits, takes no lock and allocates nothing. What
 //! does not fit is dropped and counted, so that a reader who does not keep up costs its own messages only.
 
 mod file;
@@ -21,12 +21,9 @@ use dns::dnstap::{Dnstap, Kind, Message, OVERHEAD_MAX, Protocol, Time};
 use dns::frame_streams;
 use dns::query::{HEADER, MESSAGE_MAX};
 
-use crate::answer::Transport;
+pub use writer::{Counters, Writer, Writing};
 
-pub(crate) use writer::Writing;
-pub use writer::{Counters, Writer};
-
-/// Octets of one ring: what a worker sees in some ten milliseconds at its fastest, which is twice what the writer
+/// Octets of one ring: what a thread sees in some ten milliseconds at its fastest, which is twice what the writer
 /// waits between two rounds; and room for the longest TCP message.
 const RING: usize = 1 << 20;
 
@@ -59,83 +56,89 @@ pub enum Destination {
     File(PathBuf),
 }
 
+/// Which messages a program tells of, as `dnstap.proto` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kinds {
+    /// Of queries.
+    pub query: Kind,
+    /// Of answers.
+    pub response: Kind,
+}
+
+impl Kinds {
+    /// What an authoritative server is asked, and answers.
+    pub const AUTH: Kinds = Kinds { query: Kind::AUTH_QUERY, response: Kind::AUTH_RESPONSE };
+
+    /// What clients ask who asks others for them, and are answered.
+    pub const CLIENT: Kinds = Kinds { query: Kind::CLIENT_QUERY, response: Kind::CLIENT_RESPONSE };
+}
+
 /// The end of a ring at which a thread puts what it sees.
 pub struct Tap {
     config: Arc<Config>,
+    kinds: Kinds,
     sender: ring::Sender,
     /// Queries to pass over before the next that is tapped.
     passing: u32,
     frame: Vec<u8>,
 }
 
-/// A query and what it was answered.
+/// Who asked whom, and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Exchange<'a> {
+pub struct Talk {
     /// Who asked.
     pub client: SocketAddr,
     /// Who was asked.
     pub server: SocketAddr,
     /// How.
-    pub transport: Transport,
-    /// When the query was taken up, as Unix time; its answer is told with the same time.
+    pub protocol: Protocol,
+    /// When the query was taken up, as Unix time.
     pub time: Duration,
-    /// The query.
-    pub query: &'a [u8],
-    /// The answer, where it got one of one message.
-    pub response: Option<&'a [u8]>,
+}
+
+impl std::fmt::Debug for Tap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tap").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 impl Tap {
     /// Makes a tap, and the end of its ring that the writer reads.
-    fn new(config: Arc<Config>, octets: usize) -> (Tap, ring::Receiver) {
+    fn new(config: Arc<Config>, kinds: Kinds, octets: usize) -> (Tap, ring::Receiver) {
         let (sender, receiver) = ring::ring(octets);
         let frame = Vec::with_capacity(MESSAGE_MAX + OVERHEAD_MAX + VERSION.len() + config.identity.len());
-        (Tap { config, sender, passing: 0, frame }, receiver)
+        (Tap { config, kinds, sender, passing: 0, frame }, receiver)
     }
 
-    /// Takes note of an exchange, where it is its turn and the message is a query at all; returns how many messages
-    /// of it did not fit and were dropped.
-    pub fn note(&mut self, exchange: &Exchange<'_>) -> u64 {
-        if exchange.query.len() < HEADER || exchange.query[2] & 0x80 != 0 {
-            return 0;
+    /// Whether it is the turn of this message, with its answer, where it is a query at all.
+    #[inline]
+    pub fn takes(&mut self, message: &[u8]) -> bool {
+        if message.len() < HEADER || message[2] & 0x80 != 0 {
+            return false;
         }
         if self.passing > 0 {
             self.passing -= 1;
-            return 0;
+            return false;
         }
         self.passing = self.config.sample - 1;
-        let time = Time { seconds: exchange.time.as_secs(), nanoseconds: exchange.time.subsec_nanos() };
-        let (client, server) = (exchange.client, exchange.server);
-        let both = Message {
-            protocol: Some(match exchange.transport {
-                Transport::Udp => Protocol::Udp,
-                Transport::Tcp { .. } => Protocol::Tcp,
-                Transport::Tls { .. } => Protocol::Dot,
-            }),
-            query_address: Some(canonical(client)),
-            response_address: Some(canonical(server)),
-            query_port: Some(client.port()),
-            response_port: Some(server.port()),
-            query_time: Some(time),
-            ..Message::default()
-        };
-        let mut dropped = 0;
-        if self.config.queries {
-            let query = Message { kind: Kind::AUTH_QUERY, query: Some(exchange.query), ..both };
-            dropped += u64::from(!self.push(query));
-        }
-        if self.config.responses
-            && let Some(response) = exchange.response
-        {
-            let response = Message {
-                kind: Kind::AUTH_RESPONSE,
-                response_time: Some(time),
-                response: Some(response),
-                ..both
-            };
-            dropped += u64::from(!self.push(response));
-        }
-        dropped
+        true
+    }
+
+    /// Tells of a query, where queries are told of; returns how many messages did not fit and were dropped.
+    pub fn query(&mut self, talk: &Talk, query: &[u8]) -> u64 {
+        let is_told = self.config.queries;
+        self.tell(is_told, Message { kind: self.kinds.query, query: Some(query), ..message(talk) })
+    }
+
+    /// The same of an answer that was given at this Unix time.
+    pub fn response(&mut self, talk: &Talk, time: Duration, response: &[u8]) -> u64 {
+        let (is_told, response_time) = (self.config.responses, Some(unix(time)));
+        let kind = self.kinds.response;
+        self.tell(is_told, Message { kind, response_time, response: Some(response), ..message(talk) })
+    }
+
+    fn tell(&mut self, is_told: bool, message: Message<'_>) -> u64 {
+        u64::from(is_told && !self.push(message))
     }
 
     fn push(&mut self, message: Message<'_>) -> bool {
@@ -145,6 +148,23 @@ impl Tap {
         frame_streams::push_payload(&mut self.frame, |out| dnstap.write(out));
         self.sender.push(&self.frame)
     }
+}
+
+fn message(talk: &Talk) -> Message<'static> {
+    let Talk { client, server, protocol, time } = *talk;
+    Message {
+        protocol: Some(protocol),
+        query_address: Some(canonical(client)),
+        response_address: Some(canonical(server)),
+        query_port: Some(client.port()),
+        response_port: Some(server.port()),
+        query_time: Some(unix(time)),
+        ..Message::default()
+    }
+}
+
+fn unix(time: Duration) -> Time {
+    Time { seconds: time.as_secs(), nanoseconds: time.subsec_nanos() }
 }
 
 fn canonical(address: SocketAddr) -> IpAddr {
@@ -195,15 +215,22 @@ mod tests {
         taken
     }
 
-    fn exchange<'a>(query: &'a [u8], response: Option<&'a [u8]>) -> Exchange<'a> {
-        Exchange {
+    fn talk() -> Talk {
+        Talk {
             client: "[::ffff:192.0.2.1]:4711".parse().expect("an address"),
             server: "192.0.2.53:53".parse().expect("an address"),
-            transport: Transport::Udp,
+            protocol: Protocol::Udp,
             time: Duration::new(7, 5),
-            query,
-            response,
         }
+    }
+
+    /// Tells of a message and its answer, where it is its turn; returns how many did not fit.
+    fn note(tap: &mut Tap, query: &[u8], response: Option<&[u8]>) -> u64 {
+        if !tap.takes(query) {
+            return 0;
+        }
+        let dropped = tap.query(&talk(), query);
+        dropped + response.map_or(0, |response| tap.response(&talk(), Duration::new(8, 0), response))
     }
 
     #[test]
@@ -218,11 +245,11 @@ mod tests {
         ];
         for (sample, queries, responses, expected) in cases {
             let config = Config { sample, queries, responses, ..config() };
-            let (mut tap, mut receiver) = Tap::new(Arc::new(config), RING);
+            let (mut tap, mut receiver) = Tap::new(Arc::new(config), Kinds::AUTH, RING);
             for id in 1..=3 {
                 let query = query(id);
                 let response = (id != 2).then_some(&query[..]);
-                assert_eq!(tap.note(&exchange(&query, response)), 0);
+                assert_eq!(note(&mut tap, &query, response), 0);
             }
             assert_eq!(taken(&mut receiver), expected, "1 in {sample}");
         }
@@ -230,30 +257,30 @@ mod tests {
 
     #[test]
     fn what_is_no_query_is_not_told() {
-        let (mut tap, mut receiver) = Tap::new(Arc::new(config()), RING);
+        let (mut tap, mut receiver) = Tap::new(Arc::new(config()), Kinds::AUTH, RING);
         let response = [0, 1, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         for message in [&[][..], &response[..11], &response] {
-            assert_eq!(tap.note(&exchange(message, None)), 0);
+            assert_eq!(note(&mut tap, message, None), 0);
         }
         assert_eq!(taken(&mut receiver), []);
     }
 
     #[test]
     fn what_a_full_ring_does_not_take_is_counted() {
-        let (mut tap, mut receiver) = Tap::new(Arc::new(config()), 512);
-        let dropped: u64 = (0..9).map(|id| tap.note(&exchange(&query(id), None))).sum();
+        let (mut tap, mut receiver) = Tap::new(Arc::new(config()), Kinds::AUTH, 512);
+        let dropped: u64 = (0..9).map(|id| note(&mut tap, &query(id), None)).sum();
         let kept = taken(&mut receiver);
         assert_eq!(kept.len() as u64 + dropped, 9);
         assert!(dropped > 0 && !kept.is_empty());
         assert!(kept.iter().map(|(_, id)| *id).eq(0..kept.len() as u8), "the first are kept, in order");
-        assert_eq!(tap.note(&exchange(&query(9), None)), 0, "there is room again");
+        assert_eq!(note(&mut tap, &query(9), None), 0, "there is room again");
     }
 
     #[test]
     fn the_longest_messages_fit() {
-        let (mut tap, mut receiver) = Tap::new(Arc::new(config()), RING);
+        let (mut tap, mut receiver) = Tap::new(Arc::new(config()), Kinds::AUTH, RING);
         let longest = vec![1; MESSAGE_MAX];
-        assert_eq!(tap.note(&exchange(&longest, Some(&longest))), 0);
+        assert_eq!(note(&mut tap, &longest, Some(&longest)), 0);
         assert_eq!(taken(&mut receiver).len(), 2);
     }
 }

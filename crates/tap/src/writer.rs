@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dns::frame_streams::{Control, DNSTAP, push_control};
 
-use super::{Config, Destination, RING, Tap, file, ring, socket};
+use super::{Config, Destination, Kinds, RING, Tap, file, ring, socket};
 
 /// How long the writer rests when all rings are empty: senders do not wake it, for that is a system call.
 const REST: Duration = Duration::from_millis(5);
@@ -53,6 +53,7 @@ pub struct Counters {
 /// A writer that is not running yet: taps are made first.
 pub struct Writer {
     config: Arc<Config>,
+    kinds: Kinds,
     rings: Vec<ring::Receiver>,
     /// The ring that comes first in the next round.
     first: usize,
@@ -68,7 +69,7 @@ pub struct Writer {
 }
 
 /// A writer that runs.
-pub(crate) struct Writing {
+pub struct Writing {
     thread: Thread,
     wanted: Arc<Wanted>,
     ended: Ended<()>,
@@ -98,10 +99,11 @@ enum Left {
 }
 
 impl Writer {
-    /// Makes a writer without rings.
-    pub fn new(config: Config) -> Writer {
+    /// Makes a writer without rings, for who tells of such messages.
+    pub fn new(config: Config, kinds: Kinds) -> Writer {
         Writer {
             config: Arc::new(config),
+            kinds,
             rings: Vec::new(),
             first: 0,
             counters: Arc::default(),
@@ -115,7 +117,7 @@ impl Writer {
 
     /// Makes the tap of one more thread.
     pub fn tap(&mut self) -> Tap {
-        let (tap, ring) = Tap::new(self.config.clone(), RING);
+        let (tap, ring) = Tap::new(self.config.clone(), self.kinds, RING);
         self.rings.push(ring);
         tap
     }
@@ -130,7 +132,7 @@ impl Writer {
     ///
     /// # Errors
     /// What the system says of the file, with its path.
-    pub(crate) fn make_file(&mut self) -> Result<(), String> {
+    pub fn make_file(&mut self) -> Result<(), String> {
         if let Destination::File(path) = &self.config.destination {
             let path = path.display().to_string();
             match self.open() {
@@ -148,7 +150,7 @@ impl Writer {
     ///
     /// # Errors
     /// What the system says of the thread.
-    pub(crate) fn start(self) -> io::Result<Writing> {
+    pub fn start(self) -> io::Result<Writing> {
         let wanted = self.wanted.clone();
         let (end, ended) = channel();
         let thread = std::thread::Builder::new().name("dnstap".into()).spawn(move || {
@@ -308,15 +310,21 @@ impl Writer {
     }
 }
 
+impl fmt::Debug for Writing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writing").finish_non_exhaustive()
+    }
+}
+
 impl Writing {
     /// Has the file ended and another one begun; nothing for a socket.
-    pub(crate) fn reopen(&self) {
+    pub fn reopen(&self) {
         self.wanted.reopen.store(true, Ordering::Release);
         self.thread.unpark();
     }
 
     /// Ends it: what is in the rings is written, where that goes on. Blocks for a few seconds at most.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         self.wanted.stop.store(true, Ordering::Release);
         self.thread.unpark();
         if self.ended.recv_timeout(STOP_MAX) == Err(RecvTimeoutError::Timeout) {
