@@ -1,5 +1,6 @@
 //! Answers of back ends that are kept, and given again as long as they are fresh; later, too, where no back end answers.
-//! Failures are kept for a moment, so that what nobody can answer is not asked for by all at once (RFC 9520).
+//! Failures are kept for a moment, so that what nobody can answer is not asked for by all at once (RFC 9520); and who asks
+//! shortly before an answer's time is over is put to a back end, one of many, so that not all are when it is.
 //!
 //! ```text
 //! a shard:  octets   |  ... newer |<head      tail>| oldest, older, ...  |   entries one behind the other, in a ring
@@ -38,6 +39,13 @@ pub const FOUND_MAX: usize = ANSWER_MAX + 6;
 
 /// The TTL of what is no longer fresh, in seconds (RFC 8767 §4).
 const STALE_TTL: u32 = 30;
+
+/// The last part of an answer's time, in which it is asked for anew by who asks first: a tenth.
+const LAST_PART: u32 = 10;
+
+/// For how long who asks anew is waited for, in seconds, before somebody else does: as long as resolvers take for an answer,
+/// if there is one.
+const ANEW_S: u32 = 5;
 
 /// So many parts have locks of their own, so that threads seldom meet.
 const SHARDS: usize = 64;
@@ -153,7 +161,8 @@ impl Cache {
 
     /// Writes the answer to a query to the front of `out`, if one is kept that fits and for which no back end need be asked;
     /// returns its length, and what it is. What is fresh has TTLs that are less by its age. A failure says that it is kept,
-    /// where it has an OPT record (RFC 8914 §4.14).
+    /// where it has an OPT record (RFC 8914 §4.14). Of those who ask in the last tenth of an answer's time, the first is to
+    /// ask a back end, and for five seconds all others have what is kept.
     ///
     /// # Panics
     /// Where the query is shorter than its question's end.
@@ -161,17 +170,14 @@ impl Cache {
         self.found(asked, now_ns, false, out)
     }
 
-    /// Writes one that need not be fresh, for a query that no back end answers; returns its length. It is to be kept for 30
-    /// seconds at most, and says that it is stale where it has an OPT record (RFC 8767 §4, RFC 8914 §4.4). For a while it is
-    /// what is found for such queries (RFC 8767 §5).
+    /// The same for a query that no back end answers, which gets no failure that is kept. What is not fresh any more is to be
+    /// kept for 30 seconds at most, and says that it is stale where it has an OPT record (RFC 8767 §4, RFC 8914 §4.4). For a
+    /// while it is what is found for such queries (RFC 8767 §5).
     ///
     /// # Panics
     /// Where the query is shorter than its question's end.
-    pub fn find_stale(&self, asked: Asked<'_>, now_ns: u64, out: &mut [u8]) -> Option<usize> {
-        if self.stale_max == 0 {
-            return None;
-        }
-        self.found(asked, now_ns, true, out).map(|(length, _)| length)
+    pub fn find_after_failure(&self, asked: Asked<'_>, now_ns: u64, out: &mut [u8]) -> Option<(usize, Kept)> {
+        self.found(asked, now_ns, true, out)
     }
 
     /// Keeps the answer to a query whose question ends at `question_end`, if it may be kept. A failure takes the place of no
@@ -244,7 +250,7 @@ impl Cache {
         Some((add_extended_error(&mut out[..room], length, question_end, why), kept))
     }
 
-    /// Copies an answer; returns its length, what it is and its age. For a query that has failed it need not be fresh.
+    /// Copies an answer; returns its length, what it is and its age. After a failure it need not be fresh, and is no failure.
     fn copy(
         &self,
         asked: Asked<'_>,
@@ -256,24 +262,27 @@ impl Cache {
         let (length, kept, age) = {
             let mut shard = self.shard(hash)?;
             let entry = shard.find(hash, asked.key)?;
-            let kept = match entry.is_fresh(now) && !has_failed {
-                true if shard.is_failure(&entry) => Kept::Failure,
-                true => Kept::Fresh,
-                false
-                    if (has_failed || now < entry.settled_until_s) && self.is_answer(&shard, &entry, now) =>
-                {
+            let is_settled = now < entry.settled_until_s;
+            let kept = match (shard.is_failure(&entry), entry.is_fresh(now)) {
+                (true, true) if !has_failed => Kept::Failure,
+                (true, _) => return None,
+                (false, true) => Kept::Fresh,
+                (false, false) if (has_failed || is_settled) && self.is_answer(&shard, &entry, now) => {
                     Kept::Stale
                 }
-                false => return None,
+                (false, false) => return None,
             };
             let answer = &shard.octets[entry.answer.clone()];
             if answer.len() > asked.length_max.min(out.len()) {
                 return None;
             }
-            out[..answer.len()].copy_from_slice(answer);
             if has_failed {
                 shard.settle(&entry, now.saturating_add(self.failures_for));
+            } else if kept == Kept::Fresh && !is_settled && entry.is_in_last_part(now) {
+                shard.settle(&entry, now.saturating_add(ANEW_S));
+                return None;
             }
+            out[..entry.answer.len()].copy_from_slice(&shard.octets[entry.answer.clone()]);
             (entry.answer.len(), kept, now.saturating_sub(entry.kept_s))
         };
         // The id, and the name in the case in which it was asked for: the key has one of the same length.
@@ -340,7 +349,7 @@ struct Entry {
     kept_s: u32,
     /// 0 where it is forgotten, or was kept anew elsewhere.
     fresh_s: u32,
-    /// Until when it is what there is, fresh or not, as back ends have just failed.
+    /// Until when it is what there is, fresh or not: back ends have just failed, or one is asked.
     settled_until_s: u32,
     key: Range<usize>,
     answer: Range<usize>,
@@ -520,6 +529,12 @@ impl Entry {
     fn is_fresh(&self, now: u32) -> bool {
         now.saturating_sub(self.kept_s) < self.fresh_s
     }
+
+    /// Whether it is in the last part of its time; one of a few seconds has none.
+    fn is_in_last_part(&self, now: u32) -> bool {
+        let left = self.fresh_s.saturating_sub(now.saturating_sub(self.kept_s));
+        left <= self.fresh_s / LAST_PART
+    }
 }
 
 /// Where the next entry begins behind one.
@@ -580,12 +595,12 @@ mod tests {
         let mut out = vec![0; 1_232];
         let key = key(query);
         let asked = Asked { key: &key, message: query, question_end: end, length_max: 1_232 };
-        let length = if is_stale {
-            cache.find_stale(asked, now_ns, &mut out)
+        let found = if is_stale {
+            cache.find_after_failure(asked, now_ns, &mut out)
         } else {
-            cache.find(asked, now_ns, &mut out).map(|(length, _)| length)
+            cache.find(asked, now_ns, &mut out)
         };
-        out.truncate(length?);
+        out.truncate(found?.0);
         Some(out)
     }
 
@@ -611,7 +626,7 @@ mod tests {
         cache.keep(&key(&asked), &answer(&asked, end, 60, 1, 0), end, 5 * SECOND);
         let (mut other, _) = query("wWw");
         other[..2].copy_from_slice(&[9, 9]);
-        for (seconds, expected) in [(5, Some(60)), (64, Some(1)), (65, None)] {
+        for (seconds, expected) in [(5, Some(60)), (58, Some(7)), (59, None), (63, Some(2)), (65, None)] {
             let expected = expected.map(|ttl| {
                 let mut answer = answer(&other, end, ttl, 1, 0);
                 answer[..2].copy_from_slice(&[9, 9]);
@@ -631,7 +646,12 @@ mod tests {
         let (asked, end) = query("www");
         cache.keep(&key(&asked), &answer(&asked, end, 60, 1, 0), end, 0);
         assert_eq!(found(&cache, &asked, end, 60 * SECOND, false), None);
-        for (seconds, is_there) in [(10, true), (60, true), (159, true), (160, false)] {
+        assert_eq!(
+            found(&cache, &asked, end, 10 * SECOND, true),
+            Some(answer(&asked, end, 50, 1, 0)),
+            "it is fresh"
+        );
+        for (seconds, is_there) in [(60, true), (159, true), (160, false)] {
             let mut expected = answer(&asked, end, STALE_TTL, 1, 0);
             let length = expected.len();
             expected[length - 1] = 6;
@@ -669,7 +689,7 @@ mod tests {
         let (asked, end) = query("www");
         let key = key(&asked);
         for (stale, at, expected) in [
-            (0, 59, Some(Kept::Fresh)),
+            (0, 50, Some(Kept::Fresh)),
             (0, 60, Some(Kept::Failure)),
             (100, 60, None),
             (100, 159, None),
@@ -694,6 +714,31 @@ mod tests {
         assert_eq!([159, 160].map(|at| kept(&cache, &asked, end, at)), [Some(Kept::Stale), None]);
         cache.keep(&key(&asked), &answer(&asked, end, 60, 2, 0), end, 161 * SECOND);
         assert_eq!(kept(&cache, &asked, end, 161), Some(Kept::Fresh));
+    }
+
+    #[test]
+    fn who_asks_first_in_the_last_tenth_asks_a_back_end() {
+        let (asked, end) = query("www");
+        let answer = |ttl: u32, last: u8| answer(&asked, end, ttl, last, 0);
+        let cache = cache(MEMORY_MIN, Duration::ZERO);
+        cache.keep(&key(&asked), &answer(100, 1), end, 0);
+        let fresh = Some(Kept::Fresh);
+        let told = [89, 90, 90, 94, 95, 95, 99].map(|at| kept(&cache, &asked, end, at));
+        assert_eq!(told, [fresh, None, fresh, fresh, None, fresh, fresh]);
+        // It fails, and what is kept is better than that.
+        assert_eq!(found(&cache, &asked, end, 99 * SECOND, true), Some(answer(1, 1)));
+        assert_eq!(kept(&cache, &asked, end, 100), None);
+        cache.keep(&key(&asked), &answer(100, 2), end, 100 * SECOND);
+        assert_eq!([100, 189, 190].map(|at| kept(&cache, &asked, end, at)), [fresh, fresh, None]);
+        assert_eq!(found(&cache, &asked, end, 190 * SECOND, false), Some(answer(10, 2)));
+        // Of a few seconds no part is the last: it would be asked for all the time.
+        cache.keep(&key(&asked), &answer(9, 3), end, 200 * SECOND);
+        assert_eq!([200, 208, 209].map(|at| kept(&cache, &asked, end, at)), [fresh, fresh, None]);
+        // A stale answer may be given while a back end is asked.
+        let cache = self::cache(MEMORY_MIN, Duration::from_secs(100));
+        cache.keep(&key(&asked), &answer(100, 1), end, 0);
+        let told = [99, 99, 103, 104].map(|at| kept(&cache, &asked, end, at));
+        assert_eq!(told, [None, fresh, Some(Kept::Stale), None]);
     }
 
     #[test]

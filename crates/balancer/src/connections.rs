@@ -205,7 +205,7 @@ impl Connections {
         if !is_told {
             let servfail = Says::Rcode(Rcode::SERVFAIL);
             let ours = || ours(query, asked.question_end, asked.edns.as_ref(), servfail);
-            let answer = self.find_stale(query, &asked).unwrap_or_else(ours);
+            let answer = self.find_after_failure(query, &asked).unwrap_or_else(ours);
             self.tell(&asker, padded(answer, query, asked.question_end, way)).await;
         }
     }
@@ -297,11 +297,13 @@ impl Connections {
         })
     }
 
-    /// The same of one that need not be fresh, for a query that no back end answers.
-    fn find_stale(&self, query: &[u8], asked: &Asked) -> Option<Vec<u8>> {
-        let found = self.kept(query, asked, |cache, of, out| cache.find_stale(of, self.now(), out));
-        self.desk().counters.cache_stale.add(u64::from(found.is_some()));
-        found
+    /// The same for a query that no back end answers: it need not be fresh.
+    fn find_after_failure(&self, query: &[u8], asked: &Asked) -> Option<Vec<u8>> {
+        self.kept(query, asked, |cache, of, out| {
+            let (length, kept) = cache.find_after_failure(of, self.now(), out)?;
+            self.desk().counters.count_after_failure(kept);
+            Some(length)
+        })
     }
 
     fn kept(
@@ -355,11 +357,11 @@ impl Connections {
             added = add_subnet(&mut onward, question_end, asked.edns.as_ref(), &subnet);
         }
         let for_client = |mut reply: Vec<u8>| {
-            // An answer that is kept, and stale, is better than a failure (RFC 8767 §5).
+            // An answer that is kept, fresh or stale, is better than a failure (RFC 8767 §5).
             if is_failure(rcode(&reply).to_int())
-                && let Some(stale) = self.find_stale(query, asked)
+                && let Some(kept) = self.find_after_failure(query, asked)
             {
-                return padded(stale, query, question_end, way);
+                return padded(kept, query, question_end, way);
             }
             reply[..2].copy_from_slice(&query[..2]);
             let length = take_out_added(&mut reply, question_end, added);

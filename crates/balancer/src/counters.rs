@@ -121,7 +121,7 @@ pub struct FrontCounters {
     pub late_answers: Count,
     /// Queries that were answered from the cache, fresh.
     pub cache_hits: Count,
-    /// Queries that might have been, but for what the cache did not have.
+    /// Queries that might have been, but for what the cache did not have, or were to ask anew for what it has.
     pub cache_misses: Count,
     /// Queries that were answered from the cache by a failure that a back end has just told.
     pub cache_failures: Count,
@@ -186,6 +186,13 @@ impl FrontCounters {
             None => &self.cache_misses,
         };
         count.add(1);
+    }
+
+    /// Counts what the cache had in the place of a failure.
+    pub fn count_after_failure(&self, kept: Kept) {
+        if kept == Kept::Stale {
+            self.cache_stale.add(1);
+        }
     }
 
     /// Messages that went to no back end and did not fail: no query, malformed, of strangers, for a zone transfer, sent to TCP,

@@ -142,7 +142,7 @@ pub const METRICS: &[Metric] = &[
     ),
     front!(
         "pointsman_balance_cache_misses_total",
-        "Queries that might have been, but for what the cache did not have.",
+        "Queries that might have been, but for what the cache did not have, or were to ask anew for what it has.",
         "queries",
         cache_misses
     ),

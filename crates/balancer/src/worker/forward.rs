@@ -179,12 +179,12 @@ impl Bench {
     }
 
     /// Passes a back end's answer to a query on to who has asked, and keeps it where it may be kept. An answer that is kept,
-    /// and stale, is better than a failure (RFC 8767 §5).
+    /// fresh or stale, is better than a failure (RFC 8767 §5).
     fn deliver(&mut self, index: Index, octets: &[u8], now: u64) {
         let asker = self.pending.get(index).asker;
         let is_failed = is_failure(rcode(octets).to_int());
-        let stale = if is_failed { self.find_stale(index, now) } else { None };
-        if let Some(length) = stale {
+        let kept = if is_failed { self.find_after_failure(index, now) } else { None };
+        if let Some(length) = kept {
             self.send_answer(length, asker.to);
         } else if octets.len() >= DATAGRAM_MAX {
             // Its end may be lost.
@@ -376,20 +376,20 @@ impl Bench {
         };
     }
 
-    /// A query that does not wait is answered by us, or not at all; where it is not sent to TCP, an answer that is kept and
-    /// stale is better than that.
+    /// A query that does not wait is answered by us, or not at all; where it is not sent to TCP, an answer that is kept, fresh or
+    /// stale, is better than that.
     fn give_up(&mut self, index: Index, says: Option<Says<'_>>, now: u64) {
         let asker = self.pending.get(index).asker;
-        let stale = if says == Some(Says::Truncated) { None } else { self.find_stale(index, now) };
-        if let Some(length) = stale.or_else(|| says.map(|says| self.answer(index, says))) {
+        let kept = if says == Some(Says::Truncated) { None } else { self.find_after_failure(index, now) };
+        if let Some(length) = kept.or_else(|| says.map(|says| self.answer(index, says))) {
             self.send_answer(length, asker.to);
         }
         self.clients.give_back(asker.counted_at);
         self.pending.give_back(index);
     }
 
-    /// Writes an answer that is kept, and stale, to the query in a place.
-    fn find_stale(&mut self, index: Index, now: u64) -> Option<usize> {
+    /// Writes an answer that is kept, fresh or stale, to the query in a place.
+    fn find_after_failure(&mut self, index: Index, now: u64) -> Option<usize> {
         let waiting = self.pending.get(index);
         let cache = self.worker.cache.as_ref().filter(|_| !waiting.cache_key.is_empty())?;
         let edns = edns(waiting, &mut self.name);
@@ -399,9 +399,9 @@ impl Bench {
             question_end: waiting.question_end,
             length_max: datagram_max(edns.as_ref()),
         };
-        let length = cache.find_stale(asked, now, &mut self.room[..])?;
+        let (length, kept) = cache.find_after_failure(asked, now, &mut self.room[..])?;
         self.room[..2].copy_from_slice(&waiting.asker.id.to_be_bytes());
-        self.worker.counters.cache_stale.add(1);
+        self.worker.counters.count_after_failure(kept);
         Some(length)
     }
 

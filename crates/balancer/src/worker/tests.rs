@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::*;
+use crate::cache::Caching;
 use crate::doubts::DOUBT_NS;
 use crate::field::{BackEnd, Drained, Standing};
 use crate::lines::MEND_NS;
@@ -470,4 +471,42 @@ fn what_the_system_refuses_everywhere_fails_at_once() {
         cells.map(|cells| [cells.timeouts.get(), cells.refused.get(), cells.in_flight()]),
         [[0; 3]; 2]
     );
+}
+
+#[test]
+fn who_asks_ahead_of_time_has_what_is_kept_where_the_back_end_fails() {
+    const SECOND: u64 = 1_000_000_000;
+    let (fresh_max, none) = (Duration::from_secs(1_000), Duration::ZERO);
+    let caching = Caching { memory: 1 << 20, fresh_max, stale_max: none, failures_for: fresh_max };
+    for (rcode, is_lost) in [(2, false), (0, true)] {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        bench.worker.cache = Some(Arc::new(Cache::new(&caching, 1)));
+        let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        let ask = |bench: &mut Bench, now| {
+            bench.take_query(query, ([127, 0, 0, 1], 9).into(), None, now);
+            bench.pending.waiting_for(0).first().copied()
+        };
+        let index = ask(&mut bench, 0).expect("nothing is kept");
+        let (line, mut octets) = reply(&bench, index, 0);
+        octets[7] = 1;
+        octets.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x64\0\x04\xc0\0\x02\x01");
+        bench.take_reply(line, 0, &octets, 1);
+        assert_eq!(ask(&mut bench, 80 * SECOND), None, "it is kept for 100 s");
+        let now = 95 * SECOND;
+        let index = ask(&mut bench, now).expect("somebody asks ahead of time");
+        assert_eq!(ask(&mut bench, now), Some(index), "and nobody else does");
+        let answers = bench.answers.len();
+        if is_lost {
+            bench.expire(now + 2_000);
+        } else {
+            let (line, octets) = reply(&bench, index, rcode);
+            bench.take_reply(line, 0, &octets, now + 1);
+        }
+        assert_eq!(bench.answers.len(), answers + 1);
+        // With five seconds to live.
+        assert_eq!(&bench.room[..8], b"\x12\x34\x81\0\0\x01\0\x01");
+        assert_eq!(&bench.room[19..35], b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x01");
+        let FrontCounters { cache_hits, cache_misses, cache_stale, .. } = &*bench.worker.counters;
+        assert_eq!([cache_hits, cache_misses, cache_stale].map(|count| count.get()), [2, 2, 0]);
+    }
 }
