@@ -79,7 +79,7 @@ fn who_asks_the_same_has_the_same_answer_over_any_transport() {
     assert_eq!((&status["cache"]["entries"], &status["cache"]["pushed_out"]), (&16.into(), &0.into()));
     let http = format!("http://{}", balancing.http.expect("it was asked for"));
     let printed = Program::start(&["balance", "status", "--http", &http]).end().stdout;
-    let line = "cache          31 hits (66.0 %), 0 failures, 0 stale; 16 kept, 0 pushed out while fresh";
+    let line = "cache          31 hits (66.0 %), 0 by failures, 0 stale; 16 kept, 0 pushed out while fresh";
     assert!(printed.contains(line), "{printed}");
     balancing.stop();
 }

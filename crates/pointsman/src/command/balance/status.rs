@@ -136,7 +136,7 @@ fn cached(cache: &CacheStatus) -> String {
     let asked = (hits + misses).max(1);
     let share = *hits as f64 / asked as f64 * 100.0;
     format!(
-        "{hits} hits ({share:.1} %), {failures} failures, {stale} stale; {entries} kept, {pushed_out} pushed out while fresh"
+        "{hits} hits ({share:.1} %), {failures} by failures, {stale} stale; {entries} kept, {pushed_out} pushed out while fresh"
     )
 }
 
