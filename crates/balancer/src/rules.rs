@@ -5,13 +5,14 @@
 //! rules that a query meets otherwise.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dns::edns::ExtendedError;
 use dns::{Query, Rcode, Rtype};
-use foldhash::fast::RandomState;
+use foldhash::fast::{FixedState, RandomState};
 use routing::meter::Rate;
 use routing::{Meter, Prefix};
 
@@ -102,7 +103,7 @@ pub struct Rules {
     of_any_name: u64,
     of_any_type: u64,
     /// Who has asked how much, where that matters.
-    meter: Option<Meter>,
+    meter: Option<Arc<Meter>>,
 }
 
 /// A rule as it is looked at.
@@ -111,12 +112,15 @@ struct Ready {
     name: String,
     clients: Vec<Prefix>,
     rate: Option<Rate>,
+    /// What makes a client's account with this rule another one than with others, by the rule's name.
+    account: u64,
     then: Then,
     met: Arc<AtomicU64>,
 }
 
 impl Rules {
-    /// Makes rules ready, in this order; those that have the name of one of `before` go on with its count.
+    /// Makes rules ready, in this order; those that have the name of one of `before` go on with its count, and with what its
+    /// clients have asked.
     ///
     /// # Panics
     /// Where there are more than [`RULES_MAX`], or one allows no query a second.
@@ -124,28 +128,30 @@ impl Rules {
         assert!(rules.len() <= RULES_MAX, "no more rules than bits");
         let mut ready = Rules::default();
         for (index, rule) in rules.into_iter().enumerate() {
+            let Rule { name, names, types, clients, per_second, then } = rule;
             let bit = 1 << index;
-            if rule.names.is_none() {
+            if names.is_none() {
                 ready.of_any_name |= bit;
             }
-            for name in rule.names.into_iter().flatten() {
+            for name in names.into_iter().flatten() {
                 ready.labels_max = ready.labels_max.max(labels(&name));
                 *ready.names.entry(name.into()).or_default() |= bit;
             }
-            if rule.types.is_empty() {
+            if types.is_empty() {
                 ready.of_any_type |= bit;
             }
-            for rtype in rule.types {
+            for rtype in types {
                 *ready.types.entry(rtype.to_int()).or_default() |= bit;
             }
             // A second's worth at once: who asks in bursts asks no more than others.
-            let rate = rule.per_second.map(|per_second| Rate::new(per_second, per_second.into()));
-            if rate.is_some() {
-                ready.meter.get_or_insert_with(Meter::new);
+            let rate = per_second.map(|per_second| Rate::new(per_second, per_second.into()));
+            if rate.is_some() && ready.meter.is_none() {
+                ready.meter = Some(before.meter.clone().unwrap_or_else(|| Arc::new(Meter::new())));
             }
-            let met = before.rules.iter().find(|old| old.name == rule.name);
+            let account = FixedState::with_seed(0).hash_one(&*name);
+            let met = before.rules.iter().find(|old| old.name == name);
             let met = met.map_or_else(Arc::default, |old| old.met.clone());
-            ready.rules.push(Ready { name: rule.name, clients: rule.clients, rate, then: rule.then, met });
+            ready.rules.push(Ready { name, clients, rate, account, then, met });
         }
         ready
     }
@@ -158,7 +164,7 @@ impl Rules {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
             let rule = &self.rules[index];
-            if !rule.is_for(arrival) || self.is_within(index, rule, arrival.now_ns, &hash) {
+            if !rule.is_for(arrival) || self.is_within(rule, arrival.now_ns, &hash) {
                 continue;
             }
             rule.met.fetch_add(1, Ordering::Relaxed);
@@ -186,10 +192,9 @@ impl Rules {
     }
 
     /// Whether the client has asked no more than the rule allows; never where it allows nothing.
-    fn is_within(&self, index: usize, rule: &Ready, now_ns: u64, hash: impl Fn() -> u64) -> bool {
+    fn is_within(&self, rule: &Ready, now_ns: u64, hash: impl Fn() -> u64) -> bool {
         let (Some(rate), Some(meter)) = (rule.rate, &self.meter) else { return false };
-        // The same client has an account with each rule.
-        meter.is_within(hash().rotate_left(index as u32), rate, now_ns)
+        meter.is_within(hash() ^ rule.account, rate, now_ns)
     }
 }
 
@@ -329,10 +334,11 @@ mod tests {
             vec![limited("a", 2, Then::Truncated), limited(".", 3, Then::Refused)],
             &Rules::default(),
         );
-        let ask = |name: &str, last, now_ns| {
+        let arrival = |last, now_ns| {
             let client = [192, 0, 2, last].into();
-            judged(&rules, &wire(name), Rtype::A, Arrival { client, now_ns, ..from("192.0.2.1") })
+            Arrival { client, now_ns, ..from("192.0.2.1") }
         };
+        let ask = |name: &str, last, now_ns| judged(&rules, &wire(name), Rtype::A, arrival(last, now_ns));
         let refused = Verdict::Says(Says::Barred(Rcode::REFUSED, ExtendedError::Prohibited));
         let truncated = Verdict::Says(Says::Truncated);
         let first = [(); 3].map(|()| ask("a", 1, SECOND));
@@ -340,6 +346,14 @@ mod tests {
         assert_eq!([(); 2].map(|()| ask("b", 1, SECOND)), [Verdict::Pool(0), refused]);
         assert_eq!(ask("b", 2, SECOND), Verdict::Pool(0));
         assert_eq!(ask("b", 1, 2 * SECOND), Verdict::Pool(0));
+        // Other rules change nothing of what was asked: somebody who asks too much would wait for that.
+        let more = vec![limited("b", 1, Then::Nxdomain), limited("a", 2, Then::Truncated)];
+        let again = Rules::new(more, &rules);
+        let ask = |name: &str, last| judged(&again, &wire(name), Rtype::A, arrival(last, SECOND));
+        assert_eq!(
+            [("a", 1), ("a", 2), ("b", 1)].map(|(name, last)| ask(name, last)),
+            [truncated, Verdict::Pool(0), Verdict::Pool(0)]
+        );
     }
 
     /// Names of few letters, so that some meet.
