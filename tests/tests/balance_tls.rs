@@ -120,3 +120,44 @@ fn a_certificate_is_renewed_by_a_signal_or_goes_on() {
     assert!(is_trusted(&second.authority) && !is_trusted(&authority));
     balancing.stop();
 }
+
+#[test]
+fn clients_find_where_it_speaks_encrypted() {
+    let folder = Folder::new();
+    let (bind, certificate) = (bind(&folder), Certificate::new(&folder));
+    let at = free_address();
+    let listen = at.to_string();
+    let https = free_address().to_string();
+    let more = ["--tls-listen", &listen, "--https-listen", &https, "--designate", "dns.example.com"];
+    let shown = ["--tls-certificate", &certificate.certificate, "--tls-key", &certificate.key];
+    let more = [&more[..], &shown, &["--http", "127.0.0.1:0"]].concat();
+    let balancing = Balancing::start(&[bind.dns], &more);
+    let dig = |words: &str| {
+        let mut command = Command::new("dig");
+        let (server, port) = (format!("@{}", balancing.dns.ip()), balancing.dns.port().to_string());
+        command.args([&server, "-p", &port]).args(words.split(' '));
+        let ended = Program::spawn(command).end();
+        ended.stdout + &ended.stderr
+    };
+    let (tls_port, https_port) = (at.port(), https.rsplit(':').next().expect("a port").to_owned());
+    let expected = format!(
+        "1 dns.example.com. alpn=\"dot\" port={tls_port} ipv4hint=127.0.0.1\n\
+         2 dns.example.com. alpn=\"h2\" port={https_port} ipv4hint=127.0.0.1 key7=\"/dns-query{{?dns}}\"\n"
+    );
+    for way in ["+notcp", "+tcp"] {
+        assert_eq!(dig(&format!("_DNS.resolver.arpa SVCB +short {way}")), expected);
+        let nothing = dig(&format!("a._dns.resolver.arpa SVCB {way}"));
+        assert!(nothing.contains("status: NOERROR") && nothing.contains("ANSWER: 0"), "{nothing}");
+    }
+    // By what was told.
+    let found = kdig(at, &certificate.authority, &[]);
+    assert!(found.contains("192.0.2.53"), "{found}");
+    let status = balancing.client().call("GET", "/v1/status", "").json();
+    let met = |index: usize| (status["rules"][index]["name"].clone(), status["rules"][index]["met"].clone());
+    assert_eq!(
+        [met(0), met(1)],
+        [("_dns.resolver.arpa".into(), 4.into()), ("resolver.arpa".into(), 0.into())]
+    );
+    assert_eq!(balancing.back_end(bind.dns)["sent"], 1);
+    balancing.stop();
+}

@@ -33,7 +33,7 @@ use crate::counters::FrontCounters;
 use crate::exchange::{ASKED_MAX, NoAnswer, ask_by_datagram};
 use crate::field::{BackEnd, Field};
 use crate::health::is_failure;
-use crate::message::{BEHIND_MAX, OPT, Says, UDP_PAYLOAD, answer, rcode};
+use crate::message::{OPT, OURS_MAX, Says, UDP_PAYLOAD, answer, rcode};
 use crate::picker::{For, Picker};
 use crate::rules::{Arrival, Verdict};
 use crate::told::{Overdue, Told};
@@ -548,7 +548,7 @@ async fn first_good(overdue: &mut Overdue<Arc<BackEnd>>) -> Vec<u8> {
 
 /// An answer of ours.
 fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>, says: Says<'_>) -> Vec<u8> {
-    let mut out = vec![0; question_end + BEHIND_MAX];
+    let mut out = vec![0; OURS_MAX];
     let id = u16::from_be_bytes([query[0], query[1]]);
     let length = answer(query, question_end, edns, id, says, &mut out);
     out.truncate(length);

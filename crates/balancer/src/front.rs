@@ -45,6 +45,9 @@ impl Over {
     }
 }
 
+/// The path of queries over HTTPS, which clients call `https://NAME/dns-query{?dns}`.
+pub const PATH: &str = "/dns-query";
+
 /// Serves connections until the shutdown begins; then queries under way are answered.
 pub async fn serve(connections: Arc<Connections>, listener: TcpListener, over: Over, shutdown: Shutdown) {
     let mut acceptor = Acceptor::new(listener, shutdown.clone());

@@ -36,10 +36,8 @@ use web::Failure;
 
 use crate::connections::{Connections, Way};
 use crate::conversation::PIPELINED_MAX;
+use crate::front::PATH;
 use crate::under_way::UnderWay;
-
-/// The path of queries, which clients call `https://NAME/dns-query{?dns}`.
-const PATH: &str = "/dns-query";
 
 /// The media type of a message (RFC 8484 §6).
 const MEDIA_TYPE: &str = "application/dns-message";

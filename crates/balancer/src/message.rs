@@ -6,7 +6,7 @@ use dns::edns::UDP_PLAIN_PAYLOAD;
 use dns::edns::{Edns, ExtendedError};
 pub use dns::edns::{OPT, UDP_PAYLOAD};
 use dns::query::{HEADER, TRUNCATED};
-use dns::{Rcode, Rtype};
+use dns::{Class, Rcode, Rtype};
 
 /// What an answer of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,9 @@ pub enum Says<'a> {
     /// Those of these addresses that are of the type that was asked for, by the operator's will; at most [`ADDRESSES_MAX`]
     /// of each family.
     Addresses(&'a [IpAddr]),
+    /// These resolvers that speak encrypted, the data of SVCB records, to who asks [`DESIGNATED`] for them (RFC 9462 §4), and
+    /// nothing to others; at most [`SERVICES_MAX`] octets with their heads.
+    Services(&'a [Vec<u8>]),
     /// Ask again over TCP.
     Truncated,
 }
@@ -28,17 +31,29 @@ pub const ADDRESSES_MAX: usize = 8;
 /// The TTL of addresses that an operator chose, in seconds: another choice is soon everywhere.
 pub const ADDRESSES_TTL: u32 = 60;
 
-/// The octets of an AAAA record whose name is a pointer.
-const AAAA: usize = 28;
+/// The name that clients ask for resolvers that speak encrypted, folded and in wire form (RFC 9462 §4).
+pub const DESIGNATED: &[u8] = b"\x04_dns\x08resolver\x04arpa\0";
 
-/// The most octets that an answer of ours has behind its question.
-pub const BEHIND_MAX: usize = ADDRESSES_MAX * AAAA + OPT + ExtendedError::LENGTH;
+/// The TTL of what is said of such resolvers, in seconds: so soon is another one known.
+pub const SERVICES_TTL: u32 = 300;
+
+/// The most octets of an answer of ours: what any client takes.
+pub const OURS_MAX: usize = UDP_PLAIN_PAYLOAD as usize;
+
+/// The octets of a record before its data, where its name is a pointer.
+pub const RECORD_HEAD: usize = 12;
+
+/// The most octets of records that tell of resolvers.
+pub const SERVICES_MAX: usize = OURS_MAX - HEADER - DESIGNATED.len() - TYPE_AND_CLASS - OPT;
+
+const TYPE_AND_CLASS: usize = 4;
 
 /// Writes an answer to a query whose question ends at `question_end`, and returns its length. Who speaks
 /// EDNS gets an OPT record (RFC 6891 §6.1.1), with DO as it was sent (RFC 3225 §3).
 ///
 /// # Panics
-/// Where `query` is shorter than the question's end, `out` than that and [`BEHIND_MAX`], or the end is within the header.
+/// Where `query` is shorter than the question's end, `out` than the answer, which has [`OURS_MAX`] octets at most, or the end is
+/// within the header.
 pub fn answer(
     query: &[u8],
     question_end: usize,
@@ -68,11 +83,19 @@ pub fn answer(
         }
         Says::Addresses(addresses) => {
             out[3] |= available(out[2]);
-            for record in records(&query[..question_end], addresses) {
+            for record in of_addresses(&query[..question_end], addresses) {
                 out[end..end + record.len()].copy_from_slice(&record);
                 (count, end) = (count + 1, end + record.len());
             }
             Some(ExtendedError::ForgedAnswer)
+        }
+        Says::Services(services) => {
+            out[3] |= available(out[2]);
+            for record in of_services(&query[..question_end], services) {
+                out[end..end + record.len()].copy_from_slice(&record);
+                (count, end) = (count + 1, end + record.len());
+            }
+            None
         }
     };
     out[4..HEADER].copy_from_slice(&[0, 1, 0, count, 0, 0, 0, u8::from(edns.is_some())]);
@@ -102,21 +125,39 @@ fn available(flags: u8) -> u8 {
 }
 
 /// Records of those of these addresses that are of the type, and class IN, that a query's question asks for at its end.
-fn records<'a>(question: &[u8], addresses: &'a [IpAddr]) -> impl Iterator<Item = Vec<u8>> + use<'a> {
-    let asked = question.last_chunk().copied().unwrap_or([0; 4]);
+fn of_addresses<'a>(question: &[u8], addresses: &'a [IpAddr]) -> impl Iterator<Item = Vec<u8>> + use<'a> {
+    let asked = asked(question);
     let of_family = addresses.iter().filter_map(move |address| {
         let (rtype, octets) = match address {
             IpAddr::V4(v4) => (Rtype::A, v4.octets().to_vec()),
             IpAddr::V6(v6) => (Rtype::AAAA, v6.octets().to_vec()),
         };
-        let [high, low] = rtype.to_int().to_be_bytes();
-        // The name is the question's, right behind the header.
-        let head = [0xc0, HEADER as u8, high, low, 0, 1];
-        let length = (octets.len() as u16).to_be_bytes();
-        let record = || [&head[..], &ADDRESSES_TTL.to_be_bytes(), &length, &octets].concat();
-        (asked == [high, low, 0, 1]).then(record)
+        (asked == (rtype, Class::IN)).then(|| record(rtype, ADDRESSES_TTL, &octets))
     });
     of_family.take(ADDRESSES_MAX)
+}
+
+/// Records of these services, where a query's question asks for them.
+fn of_services<'a>(question: &[u8], services: &'a [Vec<u8>]) -> impl Iterator<Item = Vec<u8>> + use<'a> {
+    // Rules are for names below, too, of which there are none.
+    let is_theirs = question.len() == HEADER + DESIGNATED.len() + TYPE_AND_CLASS;
+    let are_asked_for = is_theirs && asked(question) == (Rtype::SVCB, Class::IN);
+    let services = if are_asked_for { services } else { &[] };
+    services.iter().map(|data| record(Rtype::SVCB, SERVICES_TTL, data))
+}
+
+/// The type and the class at a question's end.
+fn asked(question: &[u8]) -> (Rtype, Class) {
+    let [type_high, type_low, class_high, class_low] = question.last_chunk().copied().unwrap_or([0; 4]);
+    let class = Class::from_int(u16::from_be_bytes([class_high, class_low]));
+    (Rtype::from_int(u16::from_be_bytes([type_high, type_low])), class)
+}
+
+/// A record of class IN whose name is the question's, right behind the header.
+fn record(rtype: Rtype, ttl: u32, data: &[u8]) -> Vec<u8> {
+    let [high, low] = rtype.to_int().to_be_bytes();
+    let head = [0xc0, HEADER as u8, high, low, 0, 1];
+    [&head[..], &ttl.to_be_bytes(), &(data.len() as u16).to_be_bytes(), data].concat()
 }
 
 /// Whether a response tells of the question that a query asked, which ends at `question_end`; ids are not looked at.
@@ -200,7 +241,36 @@ mod tests {
             let expected = addresses.iter().filter(|address| address.is_ipv4() == (rtype == Rtype::A));
             assert_eq!(found, expected.copied().take(count).collect::<Vec<_>>());
         }
-        assert_eq!(HEADER + 255 + 4 + BEHIND_MAX, 512);
+        const AAAA: usize = RECORD_HEAD + 16;
+        let behind = ADDRESSES_MAX * AAAA + OPT + ExtendedError::LENGTH;
+        assert_eq!(HEADER + 255 + TYPE_AND_CLASS + behind, OURS_MAX);
+    }
+
+    #[test]
+    fn resolvers_are_told_to_who_asks_for_them_by_their_name() {
+        let services = vec![vec![0, 1, 0], vec![7; SERVICES_MAX - 2 * RECORD_HEAD - 3]];
+        let mut out = [0; OURS_MAX];
+        for (below, rtype, class, expected) in [
+            (&b""[..], Rtype::SVCB, Class::IN, 2),
+            (b"", Rtype::HTTPS, Class::IN, 0),
+            (b"", Rtype::SVCB, Class::CH, 0),
+            (b"\x01a", Rtype::SVCB, Class::IN, 0),
+        ] {
+            let head = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0";
+            let (rtype, class) = (rtype.to_int().to_be_bytes(), class.to_int().to_be_bytes());
+            let query = [head, below, DESIGNATED, &rtype, &class].concat();
+            let edns = Edns::read(1232, 0, &[]);
+            let said = Says::Services(&services);
+            let length = answer(&query, query.len(), edns.as_ref(), 0x1234, said, &mut out);
+            let message = Message::from_octets(&out[..length]).expect("a header");
+            let (counts, header) = (message.header_counts(), message.header());
+            assert_eq!((counts.ancount(), counts.arcount(), header.ra()), (expected, 1, true));
+            assert_eq!(header.rcode(), Rcode::NOERROR);
+            if expected > 0 {
+                assert_eq!(length, OURS_MAX);
+                assert_eq!(out[query.len()..][..15], *b"\xc0\x0c\0\x40\0\x01\0\0\x01\x2c\0\x03\0\x01\0");
+            }
+        }
     }
 
     #[test]

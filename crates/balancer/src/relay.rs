@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::exchange::{ENCRYPTED_MAX, Exchange};
-use crate::message::{BEHIND_MAX, Says, answer, datagram_max};
+use crate::message::{OURS_MAX, Says, answer, datagram_max};
 use crate::told::Told;
 
 /// Queries of one worker to one back end that wait for a task to take them: as many as one takes at once.
@@ -144,7 +144,7 @@ async fn ask(exchange: &Arc<Exchange>, query: &[u8]) -> io::Result<Vec<u8>> {
     let edns = Query::read(query, &mut name).ok().and_then(|query| query.edns);
     if reply.len() > datagram_max(edns.as_ref()) {
         let id = u16::from_be_bytes([query[0], query[1]]);
-        reply.resize(question_end + BEHIND_MAX, 0);
+        reply.resize(OURS_MAX, 0);
         let length = answer(query, question_end, edns.as_ref(), id, Says::Truncated, &mut reply);
         reply.truncate(length);
     }

@@ -61,6 +61,8 @@ pub enum Then {
     /// These addresses, as far as they are of that type; of each family at most
     /// [`ADDRESSES_MAX`](crate::message::ADDRESSES_MAX).
     Addresses(Vec<IpAddr>),
+    /// These resolvers that speak encrypted, the data of SVCB records, as [`Says::Services`] tells.
+    Services(Vec<Vec<u8>>),
     /// It is to be asked over TCP. Over connections the rule is passed over.
     Truncated,
     /// It is dropped; over connections, where its client would wait, it is REFUSED.
@@ -216,6 +218,7 @@ impl Then {
             Then::Nxdomain => "nxdomain",
             Then::Nodata => "nodata",
             Then::Addresses(_) => "addresses",
+            Then::Services(_) => "services",
             Then::Truncated => "truncated",
             Then::Nothing => "nothing",
         }
@@ -230,6 +233,7 @@ impl Then {
             Then::Nxdomain => blocked(Rcode::NXDOMAIN),
             Then::Nodata => blocked(Rcode::NOERROR),
             Then::Addresses(addresses) => Verdict::Says(Says::Addresses(addresses)),
+            Then::Services(services) => Verdict::Says(Says::Services(services)),
             Then::Truncated => Verdict::Says(Says::Truncated),
             Then::Nothing if is_datagram => Verdict::Nothing,
             Then::Nothing => refused,

@@ -9,13 +9,14 @@
 //! - [`tls`]: what clients are shown, from its files.
 //! - [`view`]: which zones are answered from at which addresses.
 //! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
-//! - [`balance`]: the same of `balance`.
+//! - [`balance`]: the same of `balance`; [`designate`]: how its clients learn where it speaks encrypted.
 //! - [`control`]: the file of `control`, which is one of its own.
 //! - [`page`]: the template and the manual's page, from the declarations.
 
 pub(crate) mod balance;
 pub(crate) mod change;
 pub(crate) mod control;
+mod designate;
 mod dnstap;
 pub(crate) mod file;
 pub(crate) mod flags;

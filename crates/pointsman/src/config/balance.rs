@@ -691,6 +691,7 @@ mod tests {
             "tls_listen",
             "https_listen",
             "quic_listen",
+            "designate",
             "tls_certificate",
             "tls_key",
             "authorities",
@@ -699,5 +700,6 @@ mod tests {
         .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
         let options = lowered(&text, &[]).expect("what the template shows is right").options;
         assert_eq!([options.back_ends.len(), options.pools.len(), options.rules.len()], [3, 2, 3]);
+        assert!(options.tap.is_some(), "dnstap stands below");
     }
 }

@@ -16,6 +16,7 @@ use net::tls::client::Encrypted;
 use routing::balance::BACK_ENDS_MAX;
 use rustls::ClientConfig;
 
+use super::designate;
 use super::keys::{POOL, RULE};
 use super::kind::one_of;
 use super::lower::{at, at_most, is_plain};
@@ -53,14 +54,16 @@ pub(super) fn all(spec: &BalanceSpec) -> impl Iterator<Item = &Placed<BackEndSpe
     spec.backend.iter().chain(spec.pool.iter().flat_map(|pool: &PoolSpec| &pool.backend))
 }
 
-/// The rules, with names from their files; `pools` are the names of pools, by their numbers.
+/// The rules, with names from their files, behind those by which our own resolvers are told; `pools` are the names of pools, by
+/// their numbers.
 pub(super) fn rules(spec: &BalanceSpec, pools: &[String], faults: &mut Faults) -> Vec<Rule> {
-    let (mut rules, mut known, mut for_all) = (Vec::new(), Vec::new(), None);
-    let mut left = NAMES_MAX;
-    at_most(RULES_MAX, "rules", spec.rule.iter().map(|rule| &rule.place), faults);
+    let mut rules = designate::rules(spec, faults);
+    let (mut known, mut for_all) = (Vec::new(), None);
+    let (mut left, rules_max) = (NAMES_MAX, RULES_MAX - rules.len());
+    at_most(rules_max, "rules", spec.rule.iter().map(|rule| &rule.place), faults);
     let prefixes = spec.rule.iter().flat_map(|rule| &rule.clients).map(|prefix| &prefix.place);
     at_most(PREFIXES_MAX, "networks of clients in rules", prefixes, faults);
-    for given in spec.rule.iter().take(RULES_MAX) {
+    for given in spec.rule.iter().take(rules_max) {
         RULE.required(&given.given, &given.place, faults);
         if let Some(before) = &for_all {
             let what = format!("no query comes to the rule: the rule {before} is for all of them");

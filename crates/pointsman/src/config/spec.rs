@@ -189,6 +189,7 @@ pub(crate) struct BalanceSpec {
     pub(crate) quic_listen: Vec<Placed<SocketAddr>>,
     pub(crate) tls_certificate: Option<Placed<PathBuf>>,
     pub(crate) tls_key: Option<Placed<PathBuf>>,
+    pub(crate) designate: Option<Placed<String>>,
     pub(crate) authorities: Option<Placed<PathBuf>>,
     pub(crate) client_address: Option<Placed<&'static str>>,
     pub(crate) subnet_v4: Option<Placed<u64>>,

@@ -161,6 +161,19 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             consequence: "It is read when the certificate is. A file that others may read is refused.",
         },
         Key {
+            name: "designate",
+            flag: Some("designate"),
+            kind: Kind::Name(|s| &mut s.designate, "a host's name, such as dns.example.com"),
+            default: Default::Absent {
+                means: "back ends are asked for _dns.resolver.arpa, as for any name",
+                example: "\"dns.example.com\"",
+            },
+            about: "The name that the certificate is for: clients that ask for resolvers that speak encrypted (_dns.resolver.arpa, \
+                SVCB; RFC 9462) are told of those at tls_listen, https_listen and quic_listen by it.",
+            consequence: "Clients that know this go on encrypted by themselves, where the certificate is for the address, too, at \
+                which they asked.",
+        },
+        Key {
             name: "authorities",
             flag: Some("authorities"),
             kind: Kind::Path(|s| &mut s.authorities),
