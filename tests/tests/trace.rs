@@ -86,6 +86,21 @@ fn each_form_is_written_and_read_again() {
 }
 
 #[test]
+fn who_asks_most_is_told() {
+    let folder = Folder::new();
+    let file = folder.write("a.txt", LINES);
+    let told = json(0, &["top", &file, "--count", "1"]);
+    assert_eq!(told["queries"], lines(&file).len());
+    for kind in ["clients", "networks", "names", "domains"] {
+        assert_eq!(told[kind].as_array().map(Vec::len), Some(1), "{kind}: {told}");
+    }
+    assert_eq!(told["domains"][0]["what"], "example.com.");
+    let shown = self::told(0, &["top", &file]);
+    assert!(shown.starts_with("CLIENT") && shown.contains("\nDOMAIN "), "{shown}");
+    assert!(trace(&["top", &folder.at("none")]).stderr.contains("cannot be read"));
+}
+
+#[test]
 fn a_part_is_what_all_that_is_said_holds_for() {
     let folder = Folder::new();
     let text = folder.write("a.txt", LINES);

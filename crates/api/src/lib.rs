@@ -60,5 +60,8 @@ pub use status::{
     Status, StoreState, TransferState, WorkerState,
 };
 pub use target::Target;
-pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten, TraceZone, TraceZones};
+pub use trace::{
+    TraceChange, TraceCount, TraceDamage, TraceInfo, TraceMutation, TraceTop, TraceWritten, TraceZone,
+    TraceZones,
+};
 pub use zone::ZoneSummary;

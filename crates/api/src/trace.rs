@@ -64,6 +64,41 @@ pub struct TraceInfo {
     pub damage: Option<TraceDamage>,
 }
 
+/// Who asks most in a trace, and for what: of each kind the most frequent, in falling order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceTop {
+    /// Queries.
+    pub queries: u64,
+    /// Responses.
+    pub responses: u64,
+    /// Addresses, by their queries.
+    pub clients: Vec<TraceCount>,
+    /// Their networks, of IPv4 /24, of IPv6 /48.
+    pub networks: Vec<TraceCount>,
+    /// Names that were asked for, in lower case.
+    pub names: Vec<TraceCount>,
+    /// Their last two labels.
+    pub domains: Vec<TraceCount>,
+    /// Those of names that are not there, by responses (NXDOMAIN).
+    pub missing: Vec<TraceCount>,
+    /// Those of names for which something failed, by responses with another code than NOERROR and NXDOMAIN.
+    pub failed: Vec<TraceCount>,
+    /// Where the trace breaks off; absent when it was read to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<TraceDamage>,
+}
+
+/// How often something was seen: the two differ where there were too many to tell all apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceCount {
+    /// What.
+    pub what: String,
+    /// At most so often.
+    pub most: u64,
+    /// At least so often.
+    pub least: u64,
+}
+
 /// The name of text among formats.
 const TEXT: &str = "text";
 

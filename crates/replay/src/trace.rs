@@ -35,6 +35,7 @@ mod stream;
 mod streams;
 pub mod summary;
 pub mod text;
+pub mod top;
 mod xz;
 
 use std::collections::VecDeque;
@@ -50,6 +51,7 @@ pub use cut::Cut;
 pub use message::{Message, Transport};
 pub use skipped::{Skip, Skipped};
 pub use summary::Summary;
+pub use top::Top;
 
 use capture::{Capture, Packet};
 use format::Format;

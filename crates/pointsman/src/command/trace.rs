@@ -1,13 +1,14 @@
 //! `pointsman trace`: what recorded traffic is like, the same traffic in another form, in part or changed, and the zones
 //! behind it.
 //!
-//! - `info`: numbers; `copy`: convert, cut and mutate, which write another trace; `zones`: zones.
+//! - `info`: numbers; `top`: who asks most; `copy`: convert, cut and mutate, which write another trace; `zones`: zones.
 //! - `output`: the file that is written, whole or not at all; `progress`: how much was read.
 
 mod copy;
 mod info;
 mod output;
 pub(crate) mod progress;
+mod top;
 mod zones;
 
 use std::fs::File;
@@ -57,6 +58,18 @@ enum Action {
     Info {
         #[command(flatten)]
         input: Input,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell who asks most, and for what: clients, their networks, names, domains, and domains by what failed
+    #[command(after_help = "Example:\n  pointsman trace top yesterday.pcap.xz")]
+    Top {
+        #[command(flatten)]
+        input: Input,
+        /// So many of each kind
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+        count: u16,
         /// Print it as JSON
         #[arg(long)]
         json: bool,
@@ -200,6 +213,7 @@ impl Trace {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.action {
             Action::Info { input, json } => info::run(&input, json),
+            Action::Top { input, count, json } => top::run(&input, count.into(), json),
             Action::Convert { files } => copy::run(files, Work::default()),
             Action::Cut { files, from, to, client, suffix, queries, count } => {
                 let cut = Cut {

@@ -112,7 +112,7 @@ fn shown(info: &TraceInfo) -> String {
     )
 }
 
-fn percent(count: u64, total: u64) -> String {
+pub(super) fn percent(count: u64, total: u64) -> String {
     if total == 0 { "-".into() } else { format!("{:.1} %", count as f64 * 100.0 / total as f64) }
 }
 
