@@ -101,8 +101,8 @@ pub struct RuleStatus {
     /// The name of the pool that takes its queries; absent where they are answered here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// What they are answered here: `refused`, `nxdomain`, `nodata`, `addresses`, `truncated` or `nothing`; absent where a pool
-    /// takes them.
+    /// What they are answered here: `refused`, `nxdomain`, `nodata`, `addresses`, `services`, `truncated` or `nothing`; absent
+    /// where a pool takes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// How many queries it has decided on.

@@ -58,64 +58,56 @@ impl Quota {
     }
 }
 
-/// A [`Quota`] with what picks need of it, worked out beforehand: each pick looks at those of all.
+/// What picks need of a [`Quota`] at some time, worked out beforehand: each pick looks at those of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Budget {
-    refill_ns: u64,
     /// For how many queries there is enough, and for how many more when there is all of it again.
     affords: f32,
     refill_affords: f32,
-    /// How long it takes to use up what is left, in nanoseconds.
-    lasts_ns: f32,
-    /// How scarce it is, for each nanosecond until the refill.
-    scarcity_per_ns: f32,
+    /// For how long it stands still before there is more, if it uses up what is left, in nanoseconds.
+    rests_ns: f32,
     /// How long it stands still in a period in which it uses up all.
     still_ns: f32,
+    scarcity: f32,
 }
 
 impl Budget {
-    /// None without a quota.
-    pub fn new(quota: Quota) -> Option<Budget> {
+    /// What it comes to at a time in nanoseconds of the monotonic clock; none without a quota.
+    pub fn new(quota: Quota, now_ns: u64) -> Option<Budget> {
         let processors = quota.processors()? as f32;
         let (quota_ns, left_ns, cost_ns) =
             (quota.quota_ns as f32, quota.left_ns as f32, quota.cost_ns.max(1) as f32);
         // A quota of more than a period is that of several processors, which work on what is left at once.
         let working = processors.max(1.0);
+        let refill_in_ns = quota.refill_ns.saturating_sub(now_ns) as f32;
+        let scarcity = refill_in_ns * processors / left_ns.max(1.0);
         Some(Budget {
-            refill_ns: quota.refill_ns,
             affords: left_ns / cost_ns,
             refill_affords: quota_ns / cost_ns,
-            lasts_ns: left_ns.max(0.0) / working,
-            scarcity_per_ns: processors / left_ns.max(1.0),
+            rests_ns: (refill_in_ns - left_ns.max(0.0) / working).max(0.0),
             still_ns: (quota.period_ns as f32 - quota_ns / working).max(0.0),
+            scarcity: scarcity.clamp(1.0 / SCARCITY_MAX, SCARCITY_MAX),
         })
     }
 
     /// For how long the server will stand still until it has answered so many, in nanoseconds.
     #[inline]
-    pub fn rests_ns(&self, queries: f32, now_ns: u64) -> f32 {
+    pub fn rests_ns(&self, queries: f32) -> f32 {
         let lacking = queries - self.affords;
         if lacking <= 0.0 {
             return 0.0;
         }
-        let until_refill_ns = (self.refill_in_ns(now_ns) - self.lasts_ns).max(0.0);
         if lacking < self.refill_affords {
-            return until_refill_ns;
+            return self.rests_ns;
         }
-        until_refill_ns + (lacking / self.refill_affords).floor() * self.still_ns
+        self.rests_ns + (lacking / self.refill_affords).floor() * self.still_ns
     }
 
     /// How scarce it is: 1 where, evenly used, it lasts until the next refill, 2 where it is half of that; from
     /// 1 / [`SCARCITY_MAX`] to [`SCARCITY_MAX`].
     #[inline]
-    pub fn scarcity(&self, now_ns: u64) -> f32 {
-        (self.refill_in_ns(now_ns) * self.scarcity_per_ns).clamp(1.0 / SCARCITY_MAX, SCARCITY_MAX)
-    }
-
-    #[inline]
-    fn refill_in_ns(&self, now_ns: u64) -> f32 {
-        // Signed, for which a processor has an instruction, and as the refill may come between what was told and a pick.
-        self.refill_ns.wrapping_sub(now_ns).cast_signed() as f32
+    pub fn scarcity(&self) -> f32 {
+        self.scarcity
     }
 }
 
@@ -138,7 +130,7 @@ mod tests {
 
     /// What is left of a quota when so many have ended.
     fn budget(quota: Quota, ended: u64, now_ms: u64) -> Budget {
-        Budget::new(quota.at(ended, now_ms * MS)).expect("it has a quota")
+        Budget::new(quota.at(ended, now_ms * MS), now_ms * MS).expect("it has a quota")
     }
 
     #[test]
@@ -154,7 +146,7 @@ mod tests {
             ("a period later", 21, 710, 1_170, 70.0),
             ("not even the next refill is enough", 26, 700, 1_000, 55.0 + 80.0),
         ] {
-            let rests = budget(QUOTA, ended, now_ms).rests_ns(f32::from(queries), now_ms * MS) / MS as f32;
+            let rests = budget(QUOTA, ended, now_ms).rests_ns(f32::from(queries)) / MS as f32;
             assert!((rests - expected_ms).abs() < 0.01, "{what}: {rests} ms");
         }
     }
@@ -163,7 +155,7 @@ mod tests {
     fn several_processors_use_up_what_is_left_sooner_and_hardly_rest() {
         let quota = Quota { quota_ns: 400 * MS, left_ns: 40 * MS as i64, ..QUOTA };
         let budget = budget(quota, 700, 1_000);
-        let rests = [40.0, 41.0, 2_041.0].map(|queries| budget.rests_ns(queries, 1_000 * MS) / MS as f32);
+        let rests = [40.0, 41.0, 2_041.0].map(|queries| budget.rests_ns(queries) / MS as f32);
         assert_eq!(rests, [0.0, 50.0, 50.0]);
     }
 
@@ -178,14 +170,14 @@ mod tests {
             ("nothing", 705, 1_059, SCARCITY_MAX),
             ("all, for all", 700, 1_060, 1.0),
         ] {
-            let scarcity = budget(QUOTA, ended, now_ms).scarcity(now_ms * MS);
+            let scarcity = budget(QUOTA, ended, now_ms).scarcity();
             assert!((scarcity - expected).abs() < 0.01, "{what}: {scarcity}");
         }
     }
 
     #[test]
     fn who_has_no_quota_has_nothing_left_of_it() {
-        assert_eq!((Budget::new(Quota::NONE), Quota::NONE.processors()), (None, None));
+        assert_eq!((Budget::new(Quota::NONE, 0), Quota::NONE.processors()), (None, None));
         assert_eq!(QUOTA.processors(), Some(0.2));
     }
 
@@ -200,8 +192,8 @@ mod tests {
                 quota_ns: quota_ns.into(), period_ns: period_ns.into(), refill_ns, left_ns: left_ns.into(),
                 cost_ns: cost_ns.into(), ended,
             };
-            if let Some(budget) = Budget::new(quota.at(now_ended, now_ns)) {
-                let (rests, scarcity) = (budget.rests_ns(queries as f32, now_ns), budget.scarcity(now_ns));
+            if let Some(budget) = Budget::new(quota.at(now_ended, now_ns), now_ns) {
+                let (rests, scarcity) = (budget.rests_ns(queries as f32), budget.scarcity());
                 prop_assert!(rests >= 0.0 && rests.is_finite(), "{rests}");
                 prop_assert!((1.0 / SCARCITY_MAX..=SCARCITY_MAX).contains(&scarcity), "{scarcity}");
             }

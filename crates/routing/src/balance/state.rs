@@ -181,7 +181,7 @@ impl State {
     pub fn quota(&mut self, index: usize, quota: Quota, now_ns: u64) {
         let here = self.sent[index].saturating_sub(self.in_flight[index].into());
         let ended = here + self.ended_elsewhere[index];
-        let budget = Budget::new(quota.at(ended, now_ns));
+        let budget = Budget::new(quota.at(ended, now_ns), now_ns);
         let others = self.limited.without(index);
         self.limited = if budget.is_some() { others.with(index) } else { others };
         self.budget[index] = budget.unwrap_or_default();
@@ -326,9 +326,9 @@ impl State {
         let (latency, budget) = (&self.latency[index], &self.budget[index]);
         let in_flight = self.in_flight(index);
         let expected = latency.at(in_flight + 1);
-        let at_rest = if latency.age_ns(now_ns) < LOOK_NS { expected * budget.scarcity(now_ns) } else { 0.0 };
+        let at_rest = if latency.age_ns(now_ns) < LOOK_NS { expected * budget.scarcity() } else { 0.0 };
         let works = if in_flight == 0 { at_rest } else { expected };
-        works + budget.rests_ns((in_flight + 1) as f32, now_ns)
+        works + budget.rests_ns((in_flight + 1) as f32)
     }
 }
 
