@@ -3,12 +3,6 @@
 //! In reading order: the rounds that it makes, here; `forward`: what becomes of a query.
 
 mod forward;
-/// The address at which a client asked.
-fn asked_at(listener: &UdpListener, local: Option<IpAddr>) -> SocketAddr {
-    let bound = listener.local_address();
-    local.map_or(bound, |local| SocketAddr::new(local, bound.port()))
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -399,4 +393,10 @@ impl Bench {
         self.answers.send(&*self.worker.listener, |told| failed += u64::from(told.is_err()));
         self.worker.counters.send_failed.add(failed);
     }
+}
+
+/// The address at which a client asked.
+fn asked_at(listener: &UdpListener, local: Option<IpAddr>) -> SocketAddr {
+    let bound = listener.local_address();
+    local.map_or(bound, |local| SocketAddr::new(local, bound.port()))
 }

@@ -138,7 +138,7 @@ pub(super) fn manual() -> String {
          `[reverse]` and `[balance]`, all else is for `serve`.\n\
          Whichever reads the file lists wrong keys and values in all of it; what contradicts another key, and what is\n\
          wrong within a text such as `ttl`, only of its own. Theirs are read at start only: SIGHUP\n\
-         changes nothing, but that `balance` reads its rules, certificate and key again.\n\n\
+         changes nothing, but that `balance` reads its rules, certificate and key again, and begins a new dnstap file.\n\n\
          This page is written from the declarations of the keys.\n",
     );
     manual_section(&mut text, &SERVER, "## Above all headings");
