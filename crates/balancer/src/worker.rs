@@ -234,18 +234,21 @@ impl Bench {
                 self.hear_again(now);
             }
             self.look(now);
-            match first {
-                None => self.all_heard_ns = now,
-                Some(_) if ends => {}
-                Some(_) => self.take_queries(&mut incoming, first, now),
+            if first.is_none() {
+                self.all_heard_ns = now;
             }
+            let mut has_queries = first.is_some();
             for token in &tokens {
                 match *token {
-                    CLIENTS if ends => {}
-                    CLIENTS => self.take_queries(&mut incoming, None, now),
+                    CLIENTS => has_queries = !ends,
                     CARRIED => self.take_carried(),
                     line => self.take_replies(line as u16, &mut replies),
                 }
+            }
+            // Who has waited longest comes first: sending queries takes as long as sending answers.
+            self.send_answers();
+            if has_queries {
+                self.take_queries(&mut incoming, first, now);
             }
             self.expire(now);
             self.flush(now);
