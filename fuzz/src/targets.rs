@@ -10,6 +10,7 @@ mod rapid;
 mod reverse;
 mod trace;
 mod transfer;
+mod update;
 mod zone;
 mod zones;
 
@@ -67,6 +68,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "transfer", run: transfer::transfer, seeds: transfer::requests },
     Target { name: "incoming", run: transfer::incoming, seeds: transfer::given },
     Target { name: "notified", run: transfer::notified, seeds: transfer::notifications },
+    Target { name: "update", run: update::update, seeds: update::updates },
     Target { name: "framing", run: transfer::framing, seeds: transfer::streams },
     Target { name: "compare", run: trace::compare, seeds: trace::compared },
     Target { name: "zones", run: zones::made, seeds: zones::responses },

@@ -1,7 +1,7 @@
 //! The path of one query, over UDP and TCP alike: answered, counted, told to who watches.
 //!
 //! ```text
-//! query ─> Transfers::answer  what is signed, or asks for a zone
+//! query ─> Transfers::answer  what is signed, asks for a zone, or changes one
 //!       `> Generation::answer all else
 //!       ─> Counters, Tap      what became of it; a panic is survived, and counted too
 //! ```
@@ -22,6 +22,7 @@ use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 use crate::transfer::outgoing::Outgoing;
+use crate::transfer::update::Accepted;
 use crate::transfer::{Given, Transfers};
 
 /// What queries are answered from; all who answer share it.
@@ -72,6 +73,8 @@ pub enum Return {
     Message(usize),
     /// A transfer's messages; only over TCP.
     Stream(Box<Outgoing>),
+    /// What becomes of an update, later.
+    Update(Box<Accepted>),
     /// Nothing: it was no query, its answer had no room or was over the rate, or we panicked.
     Nothing,
 }
@@ -86,7 +89,7 @@ impl Ledger {
 impl Answering {
     /// Answers a query into `out`, and notes what became of it in the ledger, which is taken once that is known.
     ///
-    /// Only signed queries and requests for zones make it allocate. A query on which the code panics is dropped and
+    /// Only signed queries, updates and requests for zones make it allocate. A query on which the code panics is dropped and
     /// counted; what then follows is [`Panics::suffered`]'s.
     #[inline]
     pub fn answer<L>(
@@ -147,6 +150,7 @@ impl Answering {
                 counters.streamed.add(1);
                 Return::Stream(outgoing)
             }
+            Ok(Given::Update(accepted)) => Return::Update(accepted),
             Err(panic) => {
                 counters.panicked.add(1);
                 let scene = Scene { worker, generation: generation.number, query };
@@ -213,7 +217,7 @@ mod tests {
             };
             match answering.answer_by(&received, &mut [0; 512], || &mut ledger, &answer) {
                 Return::Message(length) => Some(length),
-                Return::Stream(_) | Return::Nothing => None,
+                Return::Stream(_) | Return::Update(_) | Return::Nothing => None,
             }
         });
         (returned, ledger.counters)

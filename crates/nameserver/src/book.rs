@@ -30,10 +30,10 @@ use crate::names::NameHash;
 use crate::signing::Signing;
 use crate::transfer::{Primaries, PrimaryZones, Secondaries};
 use crate::zone::read::{self, Master};
-use crate::zone::{View, Zone};
+use crate::zone::{Update, View, Zone};
 pub use condition::{Condition, Etag};
 pub use partitions::Partitioned;
-pub use refused::Refused;
+pub use refused::{Refused, Unmade};
 pub use serials::Raised;
 
 /// The partition that policies use where they name none. It is always there, empty at first.
@@ -195,6 +195,20 @@ impl Edit {
     pub fn zone(origin: &str, text: &[u8], condition: Condition, hash: &NameHash) -> Result<Edit, Faults> {
         const SOURCE: &str = "body";
         Edit::zone_from(SOURCE, &folded(origin, SOURCE)?, text, condition, hash)
+    }
+
+    /// Prepares to put a zone of a book as it is after an update, where it is as it was there when that is made; `None` where
+    /// the update changes nothing.
+    ///
+    /// # Errors
+    /// A prerequisite that does not hold; a zone that is not there, or would not be right.
+    pub fn updated_zone(book: &Book, origin: &Folded, update: &Update) -> Result<Option<Edit>, Unmade> {
+        let hash = &book.generation.hash;
+        let zone = book.generation.zones.all().get(origin, hash);
+        let zone = zone.ok_or_else(|| Refused::NotFound(format!("zone {origin:?}")))?;
+        let Some(text) = zone.updated(update, hash).map_err(Unmade::Unmet)? else { return Ok(None) };
+        let condition = Condition::Is(Etag::of(zone.to_text().as_bytes()));
+        Ok(Some(Edit::zone_from("update", origin, text.as_bytes(), condition, hash)?))
     }
 
     fn zone_from(

@@ -11,10 +11,12 @@ use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Messages, Next, Verdict};
 use net::tls::identity::Identity;
+use tokio::sync::oneshot;
 
 use crate::answer::Transport;
 use crate::answering::{Answering, Ledger, Received, Return};
 use crate::transfer::outgoing::Outgoing;
+use crate::transfer::update::Back;
 
 /// Everything that the connections of one address need.
 pub struct Connections {
@@ -76,6 +78,11 @@ impl Connections {
                     Return::Message(length) => Verdict::Reply(length),
                     Return::Stream(outgoing) => {
                         Verdict::Stream(Box::new(Timed { outgoing, clock: answering.clock }))
+                    }
+                    Return::Update(accepted) => {
+                        let (connection, later) = oneshot::channel();
+                        accepted.wait(Back::Connection(connection));
+                        Verdict::Later(later)
                     }
                     Return::Nothing => Verdict::Drop,
                 }

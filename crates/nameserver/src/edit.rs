@@ -35,10 +35,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::panicked::Panicked;
 use crate::book::{Book, Edit};
-pub use crate::book::{Condition, Etag, Refused};
+pub use crate::book::{Condition, Etag, Refused, Unmade};
 use crate::counters::UPDATES_US;
 use crate::publish::Published;
 use crate::signing::Signing;
+use crate::zone::Update;
 
 /// How many changes may wait; one more is refused at once, so that callers slow down.
 pub const QUEUE_MAX: usize = 1_024;
@@ -49,6 +50,9 @@ pub(crate) const READ_AT_ONCE_MAX: usize = 32 << 10;
 
 /// How long a caller waits for the slowest worker before it is told that the change is under way.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often an update is made when others change its zone meanwhile.
+const UPDATE_TRIES_MAX: usize = 10;
 
 /// A change that took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,6 +230,30 @@ impl Editor {
         // A zone of a million records takes a second to build: not on a thread that serves others.
         let edit = tokio::task::spawn_blocking(move || Edit::zone(&origin, &text, condition, &hash));
         self.apply(vec![edit.await??]).await
+    }
+
+    /// Changes a zone by an update, on what there is of it by then; `None` where that changes nothing.
+    ///
+    /// # Errors
+    /// [`Unmade`]; faults are of the zone as it would be.
+    pub async fn update_zone(
+        &self,
+        origin: &Folded,
+        update: &Arc<Update>,
+    ) -> Result<Option<Applied>, Unmade> {
+        for _ in 0..UPDATE_TRIES_MAX {
+            let book = self.book();
+            let (origin, update) = (origin.clone(), update.clone());
+            // As a zone that is put.
+            let edit = tokio::task::spawn_blocking(move || Edit::updated_zone(&book, &origin, &update));
+            let Some(edit) = edit.await?? else { return Ok(None) };
+            match self.apply(vec![edit]).await {
+                // Others have changed the zone since it was read.
+                Err(Refused::Precondition { .. }) => {}
+                applied => return Ok(Some(applied?)),
+            }
+        }
+        Err(Refused::Outrun.into())
     }
 
     /// Puts a zone as its primary gave it; `source` is what faults call the text.

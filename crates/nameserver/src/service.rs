@@ -30,6 +30,7 @@ use crate::http::{self, Tcp};
 use crate::import::{self, Import};
 use crate::rate_limit;
 use crate::signing::{Key, Signing};
+use crate::transfer::update::maker;
 use crate::transfer::{self, Transfers, notifier, refresher};
 use crate::zone::View;
 
@@ -259,6 +260,7 @@ impl Service {
         }
         self.notify(&answering, fastrand::Rng::with_seed(seed ^ u64::MAX));
         self.refresh(&answering, fastrand::Rng::with_seed(seed ^ REFRESHING));
+        self.make_updates(&answering);
         self.keep_signed();
         let requests = metrics.api.clone();
         let router = http::router(self.editor.clone(), token, metrics);
@@ -412,6 +414,13 @@ impl Service {
         let (editor, local, shutdown) = (self.editor.clone(), self.listening.clone(), self.shutdown.clone());
         let Answering { transfers, clock, .. } = answering.clone();
         self.tasks.spawn(refresher::run(transfers, editor, local, clock, rng, shutdown));
+    }
+
+    /// Makes the updates that clients send.
+    fn make_updates(&mut self, answering: &Answering) {
+        let (editor, shutdown) = (self.editor.clone(), self.shutdown.clone());
+        let Answering { transfers, clock, .. } = answering.clone();
+        self.tasks.spawn(maker::run(transfers, editor, clock, shutdown));
     }
 
     /// Keeps the signatures of what policies answer young.

@@ -8,6 +8,7 @@ use net::udp::{Batch, Datagram, UdpListener};
 
 use crate::answer::Transport;
 use crate::answering::{Answering, Ledger, Received, Return};
+use crate::transfer::update::Back;
 
 /// Everything that one worker needs.
 pub struct Worker {
@@ -70,6 +71,10 @@ impl Worker {
                 };
                 match answering.answer(&received, &mut rng, out, || &mut ledger) {
                     Return::Message(length) => Some(length),
+                    Return::Update(accepted) => {
+                        accepted.wait(Back::Datagram { listener: listener.clone(), client, local });
+                        None
+                    }
                     Return::Stream(_) | Return::Nothing => None,
                 }
             });

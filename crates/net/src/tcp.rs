@@ -6,8 +6,8 @@
 //!                                                `-> a stream of messages, a batch whenever the last is taken
 //! ```
 //! Queries may be pipelined and are answered in the order in which they came (RFC 7766 §6.2.1.1). The handler
-//! is a plain function that runs inline: it computes and never waits. While answers wait to be taken by the
-//! client, nothing more is read from it.
+//! is a plain function that runs inline: it computes and never waits. What takes long it has others do ([`Verdict::Later`]).
+//! While that is awaited, or answers wait to be taken by the client, nothing more is read from it.
 //!
 //! One query may be answered by many messages ([`Messages`]). They are asked for piece by piece, [`UNSENT_MAX`]
 //! octets at most whenever the client has taken all before, so a long answer takes no more memory than a short
@@ -33,6 +33,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 pub use connection::{IDLE_CONNECTION_MAX, UNSENT_MAX};
 pub use counters::Counters;
@@ -64,6 +65,9 @@ pub enum Verdict {
     Reply(usize),
     /// Send the messages that this makes, one by one.
     Stream(Box<dyn Messages>),
+    /// Send the answer that comes of this, of at most [`MESSAGE_MAX`](crate::framing::MESSAGE_MAX) octets; nothing where its
+    /// sender is gone, which must not take long.
+    Later(oneshot::Receiver<Vec<u8>>),
     /// Send nothing, and go on with the next query.
     Drop,
     /// Send nothing for this query, and close when the answers before it are sent.

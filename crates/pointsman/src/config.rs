@@ -77,8 +77,13 @@ fn given(flags: &Flags) -> (Spec, Faults) {
 /// Lowers `spec`, with the keys, the certificate and the authorities of probes from their files.
 fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     let mut lowered = lower::lower(spec, faults);
-    lowered.options.transfer =
-        transfer::read(&lowered.tsig_keys, &lowered.secondaries, &lowered.primaries, faults);
+    lowered.options.transfer = transfer::read(
+        &lowered.tsig_keys,
+        &lowered.secondaries,
+        &lowered.primaries,
+        &lowered.updaters,
+        faults,
+    );
     lowered.options.signing_keys = signing::read(&lowered.signing_keys, faults);
     lowered.options.probes = probe::read(&lowered.probes, faults);
     let addresses = lowered.spec.tls_listen.iter().map(|listen| listen.value).collect();

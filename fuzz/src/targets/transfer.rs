@@ -15,7 +15,7 @@ use nameserver::transfer::incoming::{self, Came, Incoming};
 use nameserver::transfer::keys::{Algorithm, Key};
 use nameserver::transfer::signature::Signer;
 use nameserver::transfer::{
-    Config, Given, Keys, Primaries, Primary, Secondaries, Secondary, Transfers, notifier,
+    Config, Given, Keys, Primaries, Primary, Secondaries, Secondary, Transfers, Updater, Updaters, notifier,
 };
 use net::clock::Clock;
 use net::framing::{Assembler, FRAME_MAX, prefix};
@@ -28,7 +28,7 @@ const SIGNED: u8 = 2;
 const STRANGER: u8 = 4;
 
 /// A connection on which nobody waits.
-const TCP: Transport = Transport::Tcp { idle: Duration::ZERO };
+pub(super) const TCP: Transport = Transport::Tcp { idle: Duration::ZERO };
 
 /// The octets of a header.
 const HEADER: usize = 12;
@@ -42,7 +42,7 @@ const MESSAGES_MAX: usize = 10;
 static KEY: LazyLock<Arc<Key>> =
     LazyLock::new(|| Arc::new(Key::new(b"\x01k\0", Algorithm::Sha256, b"0123456789abcdef")));
 
-static TRANSFERS: LazyLock<Transfers> = LazyLock::new(|| {
+pub(super) static TRANSFERS: LazyLock<Transfers> = LazyLock::new(|| {
     let mut keys = Keys::default();
     keys.read("keys", "hmac-sha256:k:MDEyMzQ1Njc4OWFiY2RlZg==").expect("a key");
     let rule = |from: &str, key| Secondary {
@@ -54,7 +54,8 @@ static TRANSFERS: LazyLock<Transfers> = LazyLock::new(|| {
     let zones = [b"\x05given\0".to_vec()].into();
     let addresses = vec!["127.0.0.1:53".parse().expect("an address")];
     let primaries = Primaries(vec![Primary { zones, addresses, key: None, tls: None }]);
-    Transfers::new(Config { keys, secondaries, primaries })
+    let updaters = Updaters(vec![Updater { key: Some(KEY.clone()), ..Updater::default() }]);
+    Transfers::new(Config { keys, secondaries, primaries, updaters })
 });
 
 /// Whoever asks for a zone, or signs: what comes back is well-formed, signed where the request was, and a zone is
@@ -83,6 +84,7 @@ pub(super) fn transfer(octets: &[u8]) {
                 assert!(signer.verify_answer(&out[..length], &tsig, unix).is_ok(), "we believe ourselves");
             }
         }
+        Some(Given::Update(_)) => assert!(signer.is_some(), "nobody else may"),
         Some(Given::Outgoing(mut outgoing)) => {
             assert!(is_over_tcp, "a datagram is one message");
             let mut types = Vec::new();
@@ -107,7 +109,7 @@ pub(super) fn transfer(octets: &[u8]) {
 }
 
 /// Signs a message in place, where there is one.
-fn sign(message: &mut Vec<u8>, unix: u64) -> Option<Signer> {
+pub(super) fn sign(message: &mut Vec<u8>, unix: u64) -> Option<Signer> {
     let length = message.len();
     if length < HEADER || message[10..HEADER] == [0xff; 2] {
         return None;

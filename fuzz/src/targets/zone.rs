@@ -192,6 +192,11 @@ static BOOK: LazyLock<Book> = LazyLock::new(|| {
     book
 });
 
+/// What the generation is of.
+pub(super) fn book() -> &'static Book {
+    &BOOK
+}
+
 /// The generation that queries are answered from.
 pub(super) fn generation() -> &'static nameserver::generation::Generation {
     &BOOK.generation

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use api::Faults;
+use dns::Rcode;
 use tokio::task::JoinError;
 
 use super::Etag;
@@ -34,6 +35,33 @@ pub enum Refused {
     Busy,
     /// What makes changes has panicked: a fault of ours.
     Broken,
+}
+
+/// Why an update of a zone was not made (RFC 2136).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unmade {
+    /// A prerequisite does not hold: the code that says so (RFC 2136 §2.4).
+    Unmet(Rcode),
+    /// As for any other change.
+    Refused(Refused),
+}
+
+impl From<Refused> for Unmade {
+    fn from(why: Refused) -> Unmade {
+        Unmade::Refused(why)
+    }
+}
+
+impl From<Faults> for Unmade {
+    fn from(faults: Faults) -> Unmade {
+        Unmade::Refused(faults.into())
+    }
+}
+
+impl From<JoinError> for Unmade {
+    fn from(ended: JoinError) -> Unmade {
+        Unmade::Refused(ended.into())
+    }
 }
 
 impl From<JoinError> for Refused {

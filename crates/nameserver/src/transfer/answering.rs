@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use dns::edns::{ExtendedError, Options, UDP_PLAIN_PAYLOAD};
 use dns::query::{HEADER, Query, TRUNCATED};
 use dns::writer::End;
-use dns::{Class, Folded, Rcode, Rtype, Suffixes, Tsig, Writer};
+use dns::{Class, Folded, Opcode, Rcode, Rtype, Suffixes, Tsig, Writer};
 use domain::base::Message;
 use domain::rdata::Soa;
 use fastrand::Rng;
@@ -16,6 +16,7 @@ use net::clock::Now;
 use super::counters::count;
 use super::outgoing::{self, Outgoing};
 use super::signature::{self, Failed, Signer};
+use super::update::{self, Accepted};
 use super::{Secondaries, Transfers, notified, serial};
 use crate::answer::{Answered, Asked, Reply, Transport, Why};
 use crate::fast::Fast;
@@ -30,6 +31,8 @@ const REFUSAL_LOGGED_SECONDS: u64 = 1;
 pub enum Given {
     /// A zone, in as many messages as it takes; only over TCP.
     Outgoing(Box<Outgoing>),
+    /// An update, which is answered when it is made.
+    Update(Box<Accepted>),
     /// One message, or nothing.
     Answered(Answered),
 }
@@ -50,7 +53,7 @@ struct Refused {
 }
 
 impl Transfers {
-    /// Answers a query into `out` that is signed, or asks for a transfer; `None` for any other, which is
+    /// Answers a query into `out` that is signed, asks for a transfer, or is an update; `None` for any other, which is
     /// [`Generation::answer`]'s.
     ///
     /// A signed query is verified and its answer signed; over UDP, IXFR is answered by the SOA record alone (RFC 1995
@@ -68,6 +71,11 @@ impl Transfers {
         let responded =
             if notified::is_notification(asked.query) && !self.config.borrow().primaries.is_empty() {
                 self.notification(generation, asked, now, out)?
+            } else if update::is_update(asked.query) && !self.config.borrow().updaters.is_empty() {
+                match self.update(generation, asked, now, out) {
+                    Ok(accepted) => return Some(Given::Update(Box::new(accepted))),
+                    Err(responded) => responded,
+                }
             } else {
                 if asked.transport == Transport::Udp {
                     // Both have a record behind the question: the signature, or the SOA record that is known.
@@ -174,7 +182,7 @@ impl Transfers {
         verified.map(Some).map_err(|failed| self.disbelieve(query, failed, tsig, now, asked, (beside, out)))
     }
 
-    /// Signs the refusal of what is signed and no query of ours, such as UPDATE: who has signed believes no other answer (RFC
+    /// Signs the refusal of what is signed and no query of ours, such as UPDATE where nobody may send it: who has signed believes no other answer (RFC
     /// 8945 §5.3). `None` where no signature is right: then the one place answers that says to all what they may not.
     fn respond_signed(
         &self,
@@ -383,8 +391,24 @@ impl Beside<'_> {
     }
 }
 
+/// The bits of the opcode in the third octet of a header.
+const OPCODE_BITS: u8 = 0x78;
+
+/// The opcode of a message that is no answer.
+pub(super) fn opcode(message: &[u8]) -> Option<Opcode> {
+    let header = message.first_chunk::<HEADER>().filter(|header| header[2] & 0x80 == 0)?;
+    Some(Opcode::from_int((header[2] & OPCODE_BITS) >> 3))
+}
+
+/// A message as the query that it looks like, whatever its opcode is.
+pub(super) fn as_query(message: &[u8]) -> Vec<u8> {
+    let mut query = message.to_vec();
+    query[2] &= !OPCODE_BITS;
+    query
+}
+
 /// The message that was signed.
-fn unsigned(message: &[u8], tsig: &Tsig<'_>) -> Vec<u8> {
+pub(super) fn unsigned(message: &[u8], tsig: &Tsig<'_>) -> Vec<u8> {
     let mut plain = message[..tsig.start].to_vec();
     let count = u16::from_be_bytes([plain[10], plain[11]]).saturating_sub(1);
     plain[10..HEADER].copy_from_slice(&count.to_be_bytes());

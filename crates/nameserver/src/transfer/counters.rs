@@ -67,6 +67,20 @@ pub struct Counters {
     pub failed: AtomicU64,
     /// Zones that expired.
     pub expired: AtomicU64,
+    /// Updates that changed a zone.
+    pub updates_made: AtomicU64,
+    /// Updates that changed nothing: all was so already.
+    pub updates_idle: AtomicU64,
+    /// Updates of which a prerequisite did not hold.
+    pub updates_unmet: AtomicU64,
+    /// Updates that nobody may make, or after which a zone would not be right.
+    pub updates_refused: AtomicU64,
+    /// Updates that could not be read.
+    pub updates_malformed: AtomicU64,
+    /// Updates beyond [`WAITING_MAX`](super::update::WAITING_MAX).
+    pub updates_full: AtomicU64,
+    /// Updates that could not be made: the store did not take them, or others were quicker again and again.
+    pub updates_failed: AtomicU64,
 }
 
 impl Counters {

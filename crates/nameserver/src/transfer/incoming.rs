@@ -245,12 +245,15 @@ fn is_of(record: &ParsedRecord<'_, [u8]>, zone: &Folded) -> bool {
 }
 
 /// The owner's name in wire form.
-fn owner(record: &ParsedRecord<'_, [u8]>) -> Vec<u8> {
+pub(super) fn owner(record: &ParsedRecord<'_, [u8]>) -> Vec<u8> {
     record.owner().to_vec().as_slice().to_vec()
 }
 
 /// The data of a record in wire form, names in it whole.
-fn data(record: &ParsedRecord<'_, [u8]>) -> Result<Vec<u8>, String> {
+///
+/// # Errors
+/// What is malformed.
+pub(super) fn data(record: &ParsedRecord<'_, [u8]>) -> Result<Vec<u8>, String> {
     let parsed = record.to_any_record::<AllRecordData<&[u8], ParsedName<&[u8]>>>().map_err(|_| {
         let (owner, rtype) = (dns::name::to_text(&owner(record)), record.rtype());
         format!("the data of the {rtype} record of {owner} is malformed")

@@ -99,6 +99,11 @@ impl Key {
         self.algorithm
     }
 
+    /// Whether another one has the same name, with the same algorithm.
+    pub(super) fn is_same(&self, other: &Key) -> bool {
+        self.name == other.name && self.algorithm == other.algorithm
+    }
+
     /// What codes are computed with.
     pub(super) fn context(&self) -> hmac::Context {
         hmac::Context::with_key(&self.secret)

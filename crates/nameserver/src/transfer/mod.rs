@@ -1,9 +1,11 @@
-//! Zones for other servers, and from them: AXFR and IXFR (RFC 5936, RFC 1995), signatures (RFC 8945), NOTIFY (RFC 1996).
+//! Zones for other servers, and from them: AXFR and IXFR (RFC 5936, RFC 1995), signatures (RFC 8945), NOTIFY (RFC 1996); and
+//! what clients change of them (RFC 2136).
 //!
 //! ```text
 //! query ─> Transfers::answer ─> signed? verify ─> AXFR, IXFR: allowed? ─> TCP: Outgoing, message by message
 //!                                              │                       `─> UDP: one SOA record or nothing
 //!                                              ├> NOTIFY of a primary: Refreshes, ask for the zone soon
+//!                                              ├> UPDATE: allowed? ─> Accepted ─> the maker of updates ─> the editor
 //!                                              `─> anything else: Generation::answer, then sign
 //! published generation ─> notifier ─> Notifications: who is to be told what, and when again
 //! Refreshes: what is due ─> refresher ─> primary: SOA, AXFR ─> Incoming ─> the editor
@@ -16,6 +18,7 @@
 //! - [`notify`]: when which notification is sent; [`notifier`]: the task that sends them.
 //! - [`primaries`]: who gives us zones; `notified`: what they tell of them; [`refresh`]: when each is asked for;
 //!   [`incoming`]: the messages of a zone that comes; [`refresher`]: the task that asks.
+//! - [`updaters`]: who may change what; [`update`]: what clients change (RFC 2136).
 //! - [`counters`]: what is counted.
 //!
 //! What the operator chose is one immutable value, which a reload replaces: an answer takes it once, a transfer that runs
@@ -38,13 +41,15 @@ pub mod refresher;
 pub mod secondaries;
 pub mod serial;
 pub mod signature;
+pub mod update;
+pub mod updaters;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{FailingZone, PrimaryState};
 use net::admission::Admission;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 pub use answering::Given;
 use counters::Counters;
@@ -52,6 +57,8 @@ pub use keys::Keys;
 pub use primaries::{Primaries, Primary, PrimaryZones};
 use refresh::{Refresh, Refreshes};
 pub use secondaries::{Secondaries, Secondary};
+use update::{WAITING_MAX, Waiting};
+pub use updaters::{Updater, Updaters};
 
 /// The most transfers at a time: each keeps its generation of the zone in memory, and a connection.
 pub const TRANSFERS_MAX: usize = 64;
@@ -71,6 +78,8 @@ pub struct Config {
     pub secondaries: Secondaries,
     /// Who gives us zones.
     pub primaries: Primaries,
+    /// Who changes our zones by updates.
+    pub updaters: Updaters,
 }
 
 /// Answers what is signed, and what asks for a zone.
@@ -85,6 +94,10 @@ pub struct Transfers {
     refreshes: Mutex<Refreshes>,
     /// A notification has come.
     notified: Notify,
+    /// Where updates wait.
+    waiting: mpsc::Sender<Waiting>,
+    /// Where they are taken from, until somebody does.
+    taken: Mutex<Option<mpsc::Receiver<Waiting>>>,
 }
 
 impl Default for Transfers {
@@ -99,6 +112,7 @@ impl Transfers {
     pub fn new(config: Config) -> Transfers {
         let admission = Arc::new(Admission::new(TRANSFERS_MAX, TRANSFERS_PER_CLIENT_MAX));
         let config = watch::Sender::new(Arc::new(config));
+        let (waiting, taken) = mpsc::channel(WAITING_MAX);
         Transfers {
             config,
             admission,
@@ -106,6 +120,8 @@ impl Transfers {
             refusal_logged: AtomicU64::new(0),
             refreshes: Mutex::default(),
             notified: Notify::new(),
+            waiting,
+            taken: Mutex::new(Some(taken)),
         }
     }
 
@@ -145,6 +161,11 @@ impl Transfers {
             expired: refreshes.zones().filter(|(_, refresh)| refresh.is_expired()).count() as u64,
             first: first.collect(),
         }
+    }
+
+    /// Where updates are taken from; once.
+    fn take_waiting(&self) -> Option<mpsc::Receiver<Waiting>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What is counted.

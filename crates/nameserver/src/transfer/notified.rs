@@ -1,23 +1,20 @@
 //! What primaries tell of their zones (RFC 1996 §3.7 to §3.11).
 
-use dns::query::{HEADER, Query};
+use dns::query::Query;
 use dns::writer::End;
 use dns::{Class, Folded, Opcode, Rcode, Rtype, Suffixes, Tsig};
 use net::clock::Now;
 
 use super::Transfers;
-use super::answering::{Beside, Respond, plainly};
+use super::answering::{Beside, Respond, as_query, opcode, plainly};
 use super::counters::count;
 use super::signature::Signer;
 use crate::answer::Asked;
 use crate::generation::Generation;
 
-/// The bits of the opcode in the third octet of a header.
-const OPCODE_BITS: u8 = 0x78;
-
 /// Whether a message is a notification, and no answer to one.
 pub(super) fn is_notification(message: &[u8]) -> bool {
-    message.len() >= HEADER && message[2] & (0x80 | OPCODE_BITS) == Opcode::NOTIFY.to_int() << 3
+    opcode(message) == Some(Opcode::NOTIFY)
 }
 
 impl Transfers {
@@ -30,10 +27,9 @@ impl Transfers {
         out: &mut [u8],
     ) -> Option<Respond> {
         // It is read as the query that it looks like, and answered under the header that it has.
-        let mut as_query = asked.query.to_vec();
-        as_query[2] &= !OPCODE_BITS;
+        let message = as_query(asked.query);
         let mut name = Folded::root();
-        let query = Query::read(&as_query, &mut name).ok()?;
+        let query = Query::read(&message, &mut name).ok()?;
         let query = Query { head: &asked.query[..query.head.len()], ..query };
         if (query.rtype, query.class) != (Rtype::SOA, Class::IN) {
             return None;

@@ -54,9 +54,7 @@ impl From<&Primaries> for PrimaryZones {
 impl Primary {
     /// Whether a notification from this address, and with a right signature by this key, is one of its own (RFC 1996 §3.10).
     pub fn notifies(&self, client: IpAddr, key: Option<&Key>) -> bool {
-        let by_key = self.key.as_ref().is_none_or(|wanted| {
-            key.is_some_and(|key| key.name() == wanted.name() && key.algorithm() == wanted.algorithm())
-        });
+        let by_key = self.key.as_ref().is_none_or(|wanted| key.is_some_and(|key| wanted.is_same(key)));
         by_key && self.addresses.iter().any(|address| address.ip().to_canonical() == client)
     }
 }

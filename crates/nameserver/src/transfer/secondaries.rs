@@ -34,9 +34,7 @@ impl Secondary {
     /// Whether all that is asked of a request holds: its address, and its key.
     fn allows(&self, client: IpAddr, key: Option<&Key>) -> bool {
         let by_address = self.from.is_empty() || self.from.iter().any(|prefix| prefix.contains(client));
-        let by_key = self.key.as_ref().is_none_or(|wanted| {
-            key.is_some_and(|key| key.name() == wanted.name() && key.algorithm() == wanted.algorithm())
-        });
+        let by_key = self.key.as_ref().is_none_or(|wanted| key.is_some_and(|key| wanted.is_same(key)));
         by_address && by_key && (!self.from.is_empty() || self.key.is_some())
     }
 }

@@ -66,7 +66,7 @@ impl Zone {
 }
 
 /// Writes a record as a line.
-fn push(text: &mut String, record: &Changed<'_>) {
+pub(super) fn push(text: &mut String, record: &Changed<'_>) {
     dns::name::push_text(text, record.owner);
     let _ = writeln!(
         text,

@@ -11,7 +11,8 @@
 //! - `build`: a zone out of records, equal ones (`canonical`) once; `links`: what is found and composed then.
 //! - `signed`: a zone with the keys, the chain and the signatures of one that is signed here.
 //! - `tree`: names that come and go, and those above them with them; `steering`: policies at names.
-//! - `history`: what changed from one version to the next, for secondaries; `changed`: a zone after what a primary changed.
+//! - `history`: what changed from one version to the next, for secondaries; `changed`: a zone after what a primary changed;
+//!   `updated`: after what a client changed.
 
 mod build;
 mod canonical;
@@ -28,6 +29,7 @@ mod signed;
 mod steering;
 mod text;
 mod tree;
+mod updated;
 mod views;
 mod zones;
 
@@ -45,6 +47,7 @@ use links::Links;
 pub use rrset::Rrset;
 pub(crate) use signed::{Additions, ToSign};
 pub use steering::Hindrance;
+pub use updated::{Operation, Prerequisite, Update};
 #[cfg(test)]
 pub(crate) use views::tests::check_in_step;
 pub use views::{ADDRESSES_MAX, NAMED_MAX, Served, VIEWS_MAX, View};

@@ -7,12 +7,13 @@ use crate::linger::{LINGER_MAX, linger};
 use crate::shutdown::Shutdown;
 use crate::tls::identity::NoTerms;
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// Octets that this process holds for an idle connection, without its handler and the kernel's socket.
@@ -82,6 +83,8 @@ pub(super) struct Connection<'a, S, H> {
     unread: Vec<u8>,
     /// The answer that is being made piece by piece; `unread` waits for its end.
     streamed: Option<Box<dyn Messages>>,
+    /// Where the answer comes from that others make; `unread` waits for it.
+    later: Option<oneshot::Receiver<Vec<u8>>>,
     /// Answers that the client has not taken yet, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
@@ -106,6 +109,8 @@ enum Awaited {
     RestOfQuery,
     /// The client, to take its answers.
     Taking,
+    /// Others, to make an answer.
+    Making,
 }
 
 /// Says how far one step has come.
@@ -152,6 +157,7 @@ where
             assembler: Assembler::default(),
             unread: Vec::new(),
             streamed: None,
+            later: None,
             unsent: Vec::new(),
             sent: 0,
             is_unflushed: false,
@@ -206,7 +212,7 @@ where
             let step = tokio::select! {
                 biased;
                 () = &mut begun, if self.ending.is_none() => {
-                    if !self.is_untaken() {
+                    if !self.is_untaken() && self.later.is_none() {
                         return End::ByShutdown;
                     }
                     self.ending = Some(End::ByShutdown);
@@ -254,6 +260,18 @@ where
                 return Poll::Ready(streamed.map_or_else(Step::Ended, |()| Step::Advanced { more: true }));
             }
 
+            if let Some(later) = &mut self.later {
+                let made = ready!(Pin::new(later).poll(context));
+                self.later = None;
+                let sent = self.send_later(made.ok(), answers, context);
+                self.begin_wait(true);
+                return Poll::Ready(match (sent, self.ending) {
+                    (Err(end), _) => Step::Ended(end),
+                    (Ok(()), Some(end)) if !self.is_untaken() => Step::Ended(end),
+                    (Ok(()), _) => Step::Advanced { more: true },
+                });
+            }
+
             let unread = mem::take(&mut self.unread);
             let (queries, more) = if unread.is_empty() {
                 let mut room = ReadBuf::new(piece);
@@ -272,7 +290,9 @@ where
             Poll::Ready(match (self.answer_all(queries, answers, context), self.ending) {
                 (Err(end), _) => Step::Ended(end),
                 (Ok(()), Some(end)) if !self.is_untaken() => Step::Ended(end),
-                (Ok(()), _) => Step::Advanced { more: more || self.streamed.is_some() },
+                (Ok(()), _) => {
+                    Step::Advanced { more: more || self.streamed.is_some() || self.later.is_some() }
+                }
             })
         })
     }
@@ -311,6 +331,11 @@ where
                     Counters::add(&self.counters.streams, 1);
                     break;
                 }
+                Verdict::Later(later) => {
+                    self.later = Some(later);
+                    self.unread = piece.to_vec();
+                    break;
+                }
                 Verdict::Drop => Counters::add(&self.counters.drops, 1),
                 Verdict::Close => self.ending = Some(End::ByHandler),
             }
@@ -343,6 +368,23 @@ where
         self.send(&answers[..used], context)
     }
 
+    /// Sends an answer that others have made, where they have.
+    fn send_later(
+        &mut self,
+        made: Option<Vec<u8>>,
+        answers: &mut [u8],
+        context: &mut Context<'_>,
+    ) -> Result<(), End> {
+        let Some(made) = made.filter(|made| made.len() <= FRAME_MAX - PREFIX_LEN) else {
+            Counters::add(&self.counters.drops, 1);
+            return Ok(());
+        };
+        answers[..PREFIX_LEN].copy_from_slice(&framing::prefix(made.len()));
+        answers[PREFIX_LEN..PREFIX_LEN + made.len()].copy_from_slice(&made);
+        Counters::add(&self.counters.answers, 1);
+        self.send(&answers[..PREFIX_LEN + made.len()], context)
+    }
+
     /// Sends what the client takes at once and keeps the rest.
     fn send(&mut self, answers: &[u8], context: &mut Context<'_>) -> Result<(), End> {
         let mut sent = 0;
@@ -370,6 +412,8 @@ where
     fn begin_wait(&mut self, was_answered: bool) {
         let awaited = if self.is_untaken() || self.streamed.is_some() {
             Awaited::Taking
+        } else if self.later.is_some() {
+            Awaited::Making
         } else if self.assembler.is_partial() {
             Awaited::RestOfQuery
         } else {
@@ -392,6 +436,8 @@ where
         match self.awaited {
             // Waiting answers are sent even at the end of the lifetime.
             Awaited::Taking => after(self.since, message),
+            // Who makes it comes to an end.
+            Awaited::Making => after(self.since, LONGEST),
             Awaited::RestOfQuery => after(self.since, message).min(self.lifetime_end()),
             Awaited::Query => {
                 let idle = self.limits.idle_now(self.place.is_crowded());
@@ -405,14 +451,14 @@ where
             Awaited::Taking => End::AnswersUntaken,
             _ if self.lifetime_end() <= Instant::now() => End::Lifetime,
             Awaited::RestOfQuery => End::QueryLate,
-            Awaited::Query => End::Idle,
+            Awaited::Query | Awaited::Making => End::Idle,
         }
     }
 
     fn gave_way(&self) -> End {
         match self.awaited {
             Awaited::Taking => End::GaveWayUntaken,
-            Awaited::Query | Awaited::RestOfQuery => End::GaveWay,
+            Awaited::Query | Awaited::RestOfQuery | Awaited::Making => End::GaveWay,
         }
     }
 
@@ -541,13 +587,25 @@ mod tests {
     }
 
     /// Echoes; but drops `d...`, closes at `c...`, answers `l...` at the greatest length, `S` and `B` by a stream of
-    /// a hundred messages, the latter one broken.
+    /// a hundred messages, the latter one broken, and `w...` after so many seconds as its second octet says: not at all for
+    /// none.
     fn answer(query: &[u8], out: &mut [u8]) -> Verdict {
         match query.first() {
             Some(&kind @ (b'S' | b'B')) => {
                 Verdict::Stream(Box::new(Countdown { left: 100, len: 30_000, breaks: kind == b'B' }))
             }
             Some(b'd') => Verdict::Drop,
+            Some(b'w') => {
+                let (sender, later) = oneshot::channel();
+                let (query, seconds) = (query.to_vec(), u64::from(query[1] - b'0'));
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    if seconds > 0 {
+                        let _ = sender.send(query);
+                    }
+                });
+                Verdict::Later(later)
+            }
             Some(b'c') => Verdict::Close,
             Some(b'l') => {
                 out.fill(b'l');
@@ -630,6 +688,26 @@ mod tests {
         assert_eq!(answers, frame(b"one"));
         assert_eq!(served.task.await.expect("no panic"), End::ByHandler);
         assert_eq!([&served.counters.queries, &served.counters.answers].map(read), [2, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_others_make_come_in_their_turn() {
+        let mut served = Served::new(LIMITS);
+        let asked = [&b"first"[..], b"w3", b"w0", b"w2", b"end"].map(frame).concat();
+        served.client.write_all(&asked).await.expect("the connection reads");
+        for expected in [&b"first"[..], b"w3", b"w2", b"end"] {
+            assert_eq!(served.read_frame().await, expected);
+        }
+        let Counters { queries, answers, drops, .. } = &*served.counters;
+        assert_eq!([queries, answers, drops].map(read), [5, 4, 1]);
+        // Idle time is none while others are at work, and a shutdown waits for them.
+        let mut served = Served::new(Limits { idle: Duration::from_secs(2), ..LIMITS });
+        served.client.write_all(&[&b"w9"[..], b"unheard"].map(frame).concat()).await.expect("it reads");
+        served.pass(8).await;
+        served.shutdown.begin();
+        served.pass(1).await;
+        assert_eq!(served.read_frame().await, b"w9");
+        assert_eq!(served.task.await.expect("no panic"), End::ByShutdown);
     }
 
     #[tokio::test(start_paused = true)]

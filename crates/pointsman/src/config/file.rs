@@ -12,7 +12,7 @@ use super::keys::{self, Key, Section};
 use super::kind::{Given, Kind, described, one_of};
 use super::spec::{
     BalanceSpec, PartitionSpec, Place, Placed, PoolSpec, Present, PrimarySpec, ProbeSpec, RuleSpec,
-    SecondarySpec, Spec, ViewSpec,
+    SecondarySpec, Spec, UpdaterSpec, ViewSpec,
 };
 
 /// Reads the text of the file at `path` into `spec`, over what is there, and adds what is wrong to `faults`
@@ -94,6 +94,7 @@ impl Reader {
             keys::DNSTAP.name,
             keys::SECONDARY.name,
             keys::PRIMARY.name,
+            keys::UPDATER.name,
             keys::VIEW.name,
             keys::PROBE.name,
             keys::PARTITION.name,
@@ -118,6 +119,9 @@ impl Reader {
                 }
                 name if name == keys::PRIMARY.name => {
                     spec.primary = self.headings(value, &keys::PRIMARY, PrimarySpec::at);
+                }
+                name if name == keys::UPDATER.name => {
+                    spec.updater = self.headings(value, &keys::UPDATER, UpdaterSpec::at);
                 }
                 name if name == keys::VIEW.name => {
                     spec.view = self.headings(value, &keys::VIEW, ViewSpec::at);

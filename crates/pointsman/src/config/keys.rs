@@ -14,6 +14,7 @@ mod reverse;
 mod rules;
 mod secondary;
 mod server;
+mod updater;
 mod view;
 
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(crate) use reverse::REVERSE;
 pub(crate) use rules::{POOL, RULE};
 pub(crate) use secondary::SECONDARY;
 pub(crate) use server::SERVER;
+pub(crate) use updater::UPDATER;
 pub(crate) use view::VIEW;
 
 use external::EXTERNAL;
@@ -40,8 +42,8 @@ use limits::{RATE_LIMIT, TCP};
 /// The sections of `serve` that appear once, in reading order; and dnstap's, which the balancer has, too.
 pub(crate) const SECTIONS: [&Section<Spec>; 3] = [&TCP, &RATE_LIMIT, &EXTERNAL];
 
-/// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]`, `[[primary]]`, `[[view]]` and
-/// `[[partition]]`; all others hold from a start on.
+/// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]`, `[[primary]]`, `[[updater]]`,
+/// `[[view]]` and `[[partition]]`; all others hold from a start on.
 pub(crate) const RELOADED: [&str; 7] =
     ["zone", "policy", "tsig_keys", "signing_keys", "cookie_secrets", "tls_certificate", "tls_key"];
 

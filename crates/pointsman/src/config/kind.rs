@@ -71,6 +71,8 @@ pub(crate) enum Kind<S> {
     Ranks(Slots<S, (String, u32)>),
     /// The names of zones.
     Zones(Slots<S, Folded>),
+    /// Names, in which a label `*` may stand for any.
+    Names(Slots<S, Folded>),
     /// Prefixes of addresses.
     Prefixes(Slots<S, Prefix>),
     /// Servers, each with its AS where that is not to be looked up.
@@ -142,6 +144,7 @@ impl<S> Kind<S> {
             Kind::Name(_, expected) | Kind::Texts(_, expected) => (*expected).into(),
             Kind::Ranks(_) => "a table of regions with a whole number from 1 on each".into(),
             Kind::Zones(_) => "names of zones, such as example.com".into(),
+            Kind::Names(_) => "names, such as www.example.com".into(),
             Kind::Prefixes(_) => "addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32".into(),
             Kind::Servers(_) => {
                 "addresses of servers, with =AS64496 where its AS is not to be looked up".into()
@@ -175,6 +178,7 @@ impl<S> Kind<S> {
             Kind::Store(_) => "URL",
             Kind::Name(..) | Kind::Texts(..) => "TEXT",
             Kind::Zones(_) => "ZONE",
+            Kind::Names(_) => "NAME",
             Kind::Prefixes(_) => "PREFIX",
             Kind::Servers(_) => "SERVER",
             Kind::Choice(..) | Kind::Words(..) => "WORD",
@@ -193,6 +197,7 @@ impl<S> Kind<S> {
                 | Kind::Paths(_)
                 | Kind::Texts(..)
                 | Kind::Zones(_)
+                | Kind::Names(_)
                 | Kind::Prefixes(_)
                 | Kind::Servers(_)
                 | Kind::Words(..)
@@ -228,7 +233,7 @@ impl<S> Kind<S> {
                 Given::File(value) => described(value),
                 Given::Flag(text) => format!("{text:?}"),
             }),
-            Kind::Zones(slots) => push(slots(spec), zone(given), place),
+            Kind::Zones(slots) | Kind::Names(slots) => push(slots(spec), domain_name(given), place),
             Kind::Prefixes(slots) => push(slots(spec), prefix(given), place),
             Kind::Servers(slots) => push(slots(spec), server(given), place),
             Kind::Words(slots, words) => push(slots(spec), choice(given, words), place),
@@ -256,7 +261,7 @@ impl<S> Kind<S> {
             Kind::Paths(slots) => same(slots(one), slots(other)),
             Kind::Texts(slots, _) => same(slots(one), slots(other)),
             Kind::Ranks(slots) => same(slots(one), slots(other)),
-            Kind::Zones(slots) => {
+            Kind::Zones(slots) | Kind::Names(slots) => {
                 let wires = |zones: &[Placed<Folded>]| -> Vec<Vec<u8>> {
                     zones.iter().map(|zone| zone.value.wire().to_vec()).collect()
                 };
@@ -513,7 +518,7 @@ fn name(given: &Given<'_>) -> Result<String, Wrong> {
     }
 }
 
-fn zone(given: &Given<'_>) -> Result<Folded, Wrong> {
+fn domain_name(given: &Given<'_>) -> Result<Folded, Wrong> {
     let text = text(given)?;
     let wire = dns::name::folded_from_text(text).map_err(|_| format!("{text:?}"))?;
     Folded::read(&wire).ok_or_else(|| format!("{text:?}"))

@@ -14,8 +14,8 @@ use nameserver::import::{Import, Layer};
 use nameserver::rate_limit;
 use nameserver::service::Options;
 
-use super::keys::PRIMARY;
-use super::spec::{Place, Placed, PrimarySpec, ProbeSpec, SecondarySpec, Spec, resolve};
+use super::keys::{PRIMARY, UPDATER};
+use super::spec::{Place, Placed, PrimarySpec, ProbeSpec, SecondarySpec, Spec, UpdaterSpec, resolve};
 use super::{dnstap, layer, tls, view};
 use crate::log::{Form, Log};
 
@@ -36,6 +36,8 @@ pub(crate) struct Lowered {
     pub(crate) secondaries: Vec<SecondarySpec>,
     /// Who gives us zones, with the names of their keys.
     pub(crate) primaries: Vec<PrimarySpec>,
+    /// Who changes our zones, with the names of their keys.
+    pub(crate) updaters: Vec<UpdaterSpec>,
     /// How servers are probed; whose certificates they believe is still in files.
     pub(crate) probes: Vec<ProbeSpec>,
     /// What is logged.
@@ -54,6 +56,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         (rate_limit(&spec), dnstap::lower(&spec.dnstap, spec.nsid.as_ref(), faults), external(&spec));
     secondaries(&spec, faults);
     primaries(&spec, faults);
+    updaters(&spec, faults);
     let (views, imports) = (view::lower(&spec.view, faults), imports(&spec, faults));
     let tsig_keys =
         spec.tsig_keys.iter().map(|file| Placed { value: resolve(file), place: file.place.clone() });
@@ -62,8 +65,8 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         .iter()
         .map(|file| Placed { value: resolve(file), place: file.place.clone() })
         .collect();
-    let (tsig_keys, secondaries, primaries) =
-        (tsig_keys.collect(), spec.secondary.clone(), spec.primary.clone());
+    let (tsig_keys, secondaries) = (tsig_keys.collect(), spec.secondary.clone());
+    let (primaries, updaters) = (spec.primary.clone(), spec.updater.clone());
     let (certificate, key) = (spec.tls_certificate.as_ref(), spec.tls_key.as_ref());
     let listen = spec.tls_listen.first().map(|listen| &listen.place);
     let tls_files = tls::files((listen, "tls_listen (--tls-listen ADDR)"), certificate, key, faults);
@@ -113,6 +116,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         tls_files,
         secondaries,
         primaries,
+        updaters,
         probes,
         log: Log { form, level: level(given(spec.log_level)) },
         spec: given_all,
@@ -204,6 +208,12 @@ fn primaries(spec: &Spec, faults: &mut Faults) {
                 faults.push(place.fault(what, "each zone once, with all addresses that have it"));
             }
         }
+    }
+}
+
+fn updaters(spec: &Spec, faults: &mut Faults) {
+    for updater in &spec.updater {
+        UPDATER.required(&updater.given, &updater.place, faults);
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::control::keys::{CONTROL, SERVER as CONTROL_SERVER, SOURCE};
 use super::keys::{
     BALANCE, DNSTAP, Default, Key, PARTITION, POOL, PRIMARY, PROBE, REVERSE, RULE, SECONDARY, SECTIONS,
-    SERVER, Section, VIEW,
+    SERVER, Section, UPDATER, VIEW,
 };
 
 /// The longest line of the template's comments, in characters.
@@ -44,6 +44,7 @@ pub(crate) fn template() -> String {
         template_key(&mut text, key);
     }
     template_heading(&mut text, &PRIMARY);
+    template_heading(&mut text, &UPDATER);
     template_heading(&mut text, &VIEW);
     text += "\n";
     comment(&mut text, PROBE.about);
@@ -130,8 +131,8 @@ pub(super) fn manual() -> String {
          key to copy from, and `--check` lists everything that is wrong, with file, line and column. Relative paths in\n\
          the file are relative to the file, those of flags to the current folder.\n\n\
          The file is read at start, and again on SIGHUP. Of what it says then `zone`, `policy`, `tsig_keys`, `signing_keys`,\n\
-         `cookie_secrets`, `tls_certificate`, `tls_key`, `[[secondary]]`, `[[primary]]`, `[[view]]` and `[[partition]]` take effect, with the files that\n\
-         they name: all of it, or nothing if anything is wrong; then the log lists every fault, and the last configuration goes\n\
+         `cookie_secrets`, `tls_certificate`, `tls_key`, `[[secondary]]`, `[[primary]]`, `[[updater]]`, `[[view]]` and\n\
+         `[[partition]]` take effect, with the files that they name: all of it, or nothing if anything is wrong; then the log lists every fault, and the last configuration goes\n\
          on. Transfers that run end as they began. What was imported and is no longer named stays in the store. All other keys are taken at\n\
          start only: one that differs is named in the log. A server that gave root away reads as its `user`, keys too.\n\n\
          `pointsman reverse --config FILE` and `pointsman balance --config FILE` read the same form: their keys stand under\n\
@@ -148,6 +149,7 @@ pub(super) fn manual() -> String {
     manual_section(&mut text, &DNSTAP, "## `[dnstap]` and `[balance.dnstap]`");
     manual_section(&mut text, &SECONDARY, "## `[[secondary]]`");
     manual_section(&mut text, &PRIMARY, "## `[[primary]]`");
+    manual_section(&mut text, &UPDATER, "## `[[updater]]`");
     manual_section(&mut text, &VIEW, "## `[[view]]`");
     manual_section(&mut text, &PROBE, "## `[[probe]]`");
     manual_section(&mut text, &PARTITION, "## `[[partition]]`");

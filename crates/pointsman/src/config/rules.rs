@@ -73,7 +73,7 @@ pub(super) fn rules(spec: &BalanceSpec, pools: &[String], faults: &mut Faults) -
         let name = name.map_or_else(String::new, |name| name.value.clone());
         known.push(name.clone());
         let (names, types, then) =
-            (names(given, &mut left, faults), types(given, faults), then(given, pools, faults));
+            (names(given, &mut left, faults), types(&given.types, faults), then(given, pools, faults));
         let Some(then) = then else { continue };
         let rule = Rule {
             name,
@@ -208,9 +208,10 @@ fn from_file(file: &Placed<PathBuf>, faults: &mut Faults) -> Vec<Vec<u8>> {
     names
 }
 
-fn types(spec: &RuleSpec, faults: &mut Faults) -> Vec<Rtype> {
+/// Types of records by their names; adds what is none to `faults`.
+pub(crate) fn types(given: &[Placed<String>], faults: &mut Faults) -> Vec<Rtype> {
     let mut types = Vec::new();
-    for Placed { value, place } in &spec.types {
+    for Placed { value, place } in given {
         match value.parse() {
             Ok(rtype) => types.push(rtype),
             Err(_) => {

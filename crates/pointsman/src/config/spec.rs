@@ -86,6 +86,7 @@ pub(crate) struct Spec {
     pub(crate) signing_keys: Vec<Placed<PathBuf>>,
     pub(crate) secondary: Vec<SecondarySpec>,
     pub(crate) primary: Vec<PrimarySpec>,
+    pub(crate) updater: Vec<UpdaterSpec>,
     pub(crate) view: Vec<ViewSpec>,
     pub(crate) probe: Vec<ProbeSpec>,
     pub(crate) minimal_responses: Option<Placed<bool>>,
@@ -316,6 +317,34 @@ impl PrimarySpec {
             key: None,
             tls: None,
             authorities: None,
+        }
+    }
+}
+
+/// One who changes zones by updates, or several with one key.
+#[derive(Clone, Debug)]
+pub(crate) struct UpdaterSpec {
+    /// Where the updater as a whole was given.
+    pub(crate) place: Place,
+    pub(crate) given: Present,
+    pub(crate) key: Option<Placed<String>>,
+    pub(crate) zones: Vec<Placed<Folded>>,
+    pub(crate) names: Vec<Placed<Folded>>,
+    pub(crate) types: Vec<Placed<String>>,
+    pub(crate) from: Vec<Placed<Prefix>>,
+}
+
+impl UpdaterSpec {
+    /// An updater of which nothing is known yet.
+    pub(crate) fn at(place: Place, given: Present) -> UpdaterSpec {
+        UpdaterSpec {
+            place,
+            given,
+            key: None,
+            zones: Vec::new(),
+            names: Vec::new(),
+            types: Vec::new(),
+            from: Vec::new(),
         }
     }
 }

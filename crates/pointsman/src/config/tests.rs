@@ -9,7 +9,7 @@ use nameserver::service::Options;
 use nameserver::zone::{ADDRESSES_MAX, NAMED_MAX, VIEWS_MAX, View};
 
 use super::*;
-use keys::{PARTITION, PRIMARY, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, VIEW};
+use keys::{PARTITION, PRIMARY, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, UPDATER, VIEW};
 
 #[derive(Parser)]
 struct Line {
@@ -108,7 +108,7 @@ speed = 9
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:3:3: unknown key lisen; expected version, listen, tls_listen, tls_certificate, tls_key, api, token_file, store, user, workers, zone, \
              policy, tsig_keys, signing_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
-             log_level, tcp, rate_limit, external, dnstap, secondary, primary, view, probe, partition, reverse or balance",
+             log_level, tcp, rate_limit, external, dnstap, secondary, primary, updater, view, probe, partition, reverse or balance",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:5:9: store is \"oracle:...\"; expected sqlite:PATH, \
              postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE",
@@ -459,6 +459,35 @@ addresses = [\"192.0.2.1:53\", \"[2001:db8::1]:5353\"]
 }
 
 #[test]
+fn updaters_are_checked_whole() {
+    let text = "\
+[[updater]]
+key = \"acme\"
+zones = [\"example.com\"]
+names = [\"_acme-challenge.*.Example.com\"]
+types = [\"TXT\", \"TYPE65\"]
+from = [\"192.0.2.1\"]
+";
+    let given = lowered(&format!("version = \"v1\"\n{text}"), &[]).expect("it is right").updaters;
+    let given = [&given[0].zones, &given[0].names];
+    assert_eq!(
+        given.map(|names| names.iter().map(|name| name.value.labels()).collect::<Vec<_>>()),
+        [vec![2], vec![4]]
+    );
+
+    check(
+        "[[updater]]\nzones = [\"a..b\"]\nnames = [1]\ntype = \"TXT\"\n",
+        &[],
+        &[
+            "/etc/p.toml:3:10: zones is \"a..b\"; expected names of zones, such as example.com",
+            "/etc/p.toml:4:10: names is the number 1; expected names, such as www.example.com",
+            "/etc/p.toml:5:1: unknown key type in updater; expected key, zones, names, types or from",
+            "/etc/p.toml:2:1: the updater has no key; expected a line such as key = \"acme.example.com\"",
+        ],
+    );
+}
+
+#[test]
 fn secondaries_are_checked_whole() {
     let text = "\
 [[secondary]]
@@ -625,6 +654,7 @@ fn flags_have_the_names_of_keys() {
     }
     assert!(SECONDARY.keys.iter().all(|key| key.flag.is_none()));
     assert!(PRIMARY.keys.iter().all(|key| key.flag.is_none()));
+    assert!(UPDATER.keys.iter().all(|key| key.flag.is_none()));
     assert!(VIEW.keys.iter().all(|key| key.flag.is_none()));
     assert!(PROBE.keys.iter().all(|key| key.flag.is_none()));
     assert!(PARTITION.keys.iter().all(|key| key.flag.is_none()));

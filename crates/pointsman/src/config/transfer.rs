@@ -1,4 +1,4 @@
-//! Who follows our zones and who gives us zones: keys and authorities read from their files, and both with them.
+//! Who follows our zones, who gives us zones and who changes them: keys and authorities read from their files, and both with them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,22 @@ use std::sync::Arc;
 use api::{Faults, file};
 use dns::Folded;
 use nameserver::transfer::keys::Key;
-use nameserver::transfer::{Config, Keys, Primaries, Primary, Secondaries, Secondary};
+use nameserver::transfer::{Config, Keys, Primaries, Primary, Secondaries, Secondary, Updater, Updaters};
 use net::tls::DOT;
 use net::tls::client::{self, Encrypted};
 
-use super::spec::{Placed, PrimarySpec, SecondarySpec};
-use super::tls;
+use super::spec::{Placed, PrimarySpec, SecondarySpec, UpdaterSpec};
+use super::{rules, tls};
 
 /// The largest file of keys, in octets: ten thousand of the longest.
 const KEYS_FILE_MAX: u64 = 8 << 20;
 
-/// Reads the keys and gives each secondary and primary its own; adds what is wrong to `faults`.
+/// Reads the keys and gives each secondary, primary and updater its own; adds what is wrong to `faults`.
 pub(crate) fn read(
     files: &[Placed<PathBuf>],
     secondaries: &[SecondarySpec],
     primaries: &[PrimarySpec],
+    updaters: &[UpdaterSpec],
     faults: &mut Faults,
 ) -> Config {
     let mut keys = Keys::default();
@@ -44,6 +45,7 @@ pub(crate) fn read(
     });
     let secondaries = Secondaries(secondaries.collect());
     let primary_keys: Vec<Option<Arc<Key>>> = primaries.iter().map(|spec| named(&spec.key)).collect();
+    let updater_keys: Vec<Option<Arc<Key>>> = updaters.iter().map(|spec| named(&spec.key)).collect();
     let primaries = primaries.iter().zip(primary_keys).map(|(spec, key)| Primary {
         zones: wire(&spec.zones),
         addresses: values(&spec.addresses),
@@ -51,7 +53,15 @@ pub(crate) fn read(
         tls: encrypted(spec, faults),
     });
     let primaries = Primaries(primaries.collect());
-    Config { keys, secondaries, primaries }
+    let updaters = updaters.iter().zip(updater_keys).map(|(spec, key)| Updater {
+        zones: wire(&spec.zones),
+        names: spec.names.iter().map(|name| name.value.clone()).collect(),
+        types: rules::types(&spec.types, faults),
+        from: spec.from.iter().map(|prefix| prefix.value).collect(),
+        key,
+    });
+    let updaters = Updaters(updaters.collect());
+    Config { keys, secondaries, primaries, updaters }
 }
 
 /// How a primary is asked over TLS, where it is.
@@ -123,12 +133,27 @@ mod tests {
             let spec =
                 PrimarySpec { tls: name, authorities, ..PrimarySpec::at(Place::Default, Present::default()) };
             let mut faults = Faults::default();
-            let primary = read(&[], &[], &[spec], &mut faults).primaries.0.remove(0);
+            let primary = read(&[], &[], &[spec], &[], &mut faults).primaries.0.remove(0);
             let told: Vec<&str> = faults.faults.iter().map(|fault| fault.what.as_str()).collect();
             let are_as = told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
             assert!(told.len() == expected.len() && are_as, "{told:?}");
             assert!(primary.tls.is_none());
         }
+    }
+
+    #[test]
+    fn what_an_updater_names_is_there() {
+        let placed = |text: &str| Placed { value: text.to_string(), place: Place::Flag("updater") };
+        let spec = UpdaterSpec {
+            key: Some(placed("acme.example")),
+            types: ["TXT", "type65", "WORDS"].map(placed).into(),
+            ..UpdaterSpec::at(Place::Default, Present::default())
+        };
+        let mut faults = Faults::default();
+        let updaters = read(&[], &[], &[], &[spec], &mut faults).updaters;
+        let told: Vec<&str> = faults.faults.iter().map(|fault| fault.what.as_str()).collect();
+        assert_eq!(told, ["the key \"acme.example\" is in no file of tsig_keys", "types has \"WORDS\""]);
+        assert_eq!((updaters.0[0].types.len(), updaters.0[0].key.is_none()), (2, true));
     }
 
     #[test]
@@ -150,7 +175,7 @@ mod tests {
         ] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
             let mut faults = Faults::default();
-            let config = read(&files, &[key(name)], &[], &mut faults);
+            let config = read(&files, &[key(name)], &[], &[], &mut faults);
             let told: Vec<&str> = faults.faults.iter().map(|fault| fault.what.as_str()).collect();
             let expected: Vec<&str> = Some(expected).filter(|what| !what.is_empty()).into_iter().collect();
             assert_eq!(told, expected, "{mode:o} {name}");

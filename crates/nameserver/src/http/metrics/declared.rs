@@ -663,6 +663,29 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "pointsman_zone_updates_total",
+        help: "Updates of zones by clients (RFC 2136), by what became of them: made; idle, for all was so already; unmet, for a \
+               prerequisite did not hold; refused, for nobody may make them or the zone would not be right; malformed; full, for \
+               too many waited; failed, for the store did not take them, or others were quicker.",
+        kind: Kind::Counter,
+        unit: "updates",
+        labels: &["outcome"],
+        read: |source, samples| {
+            samples.transfers(
+                source,
+                &[
+                    ("made", |t| &t.updates_made),
+                    ("idle", |t| &t.updates_idle),
+                    ("unmet", |t| &t.updates_unmet),
+                    ("refused", |t| &t.updates_refused),
+                    ("malformed", |t| &t.updates_malformed),
+                    ("full", |t| &t.updates_full),
+                    ("failed", |t| &t.updates_failed),
+                ],
+            );
+        },
+    },
+    Metric {
         name: "pointsman_refreshes_total",
         help: "Times that a zone was asked for at its primary, by what became of it: it was as it was, it was taken, or no \
                address gave it. Those that are incremental are among the taken ones: only what changed came.",

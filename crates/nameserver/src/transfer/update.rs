@@ -1,0 +1,229 @@
+//! What clients change of our zones (RFC 2136), signed by keys that may (RFC 3007).
+//!
+//! ```text
+//! update ─> signed by a key that may change this there? ─> Accepted ─> queue ─> maker: prerequisites, the zone after it ─> editor
+//!                                                                                 `─> the answer, over UDP or a connection
+//! ```
+//! A worker reads an update and says who may; the zone is changed elsewhere, one update after the other, and the answer goes
+//! out when all workers serve what came of it. So each is made whole or not at all, on what the one before it left.
+//!
+//! In reading order: here, how one is taken; `reading`: what stands in it; [`maker`]: the task that makes them.
+
+pub mod maker;
+mod reading;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use dns::edns::ExtendedError;
+use dns::query::Query;
+use dns::writer::End;
+use dns::{Class, Folded, Opcode, Rcode, Rtype, Suffixes, Tsig};
+use net::clock::Now;
+use net::udp::UdpListener;
+use tokio::sync::{mpsc, oneshot};
+
+use super::Transfers;
+use super::answering::{Beside, Respond, as_query, opcode, plainly, unsigned};
+use super::counters::count;
+use super::signature::Signer;
+use crate::answer::Asked;
+use crate::generation::Generation;
+use crate::zone::{Operation, Update, Zone};
+
+/// How many updates may wait; one more is answered SERVFAIL, so that clients slow down.
+pub const WAITING_MAX: usize = 256;
+
+/// An update that its sender may make, with its place among those that wait.
+#[derive(Debug)]
+pub struct Accepted {
+    place: mpsc::OwnedPermit<Waiting>,
+    wanted: Wanted,
+}
+
+/// What a client wants, and how it is answered.
+#[derive(Debug)]
+struct Wanted {
+    zone: Folded,
+    update: Arc<Update>,
+    client: IpAddr,
+    signer: Signer,
+    /// The answer that all went well, but for its signature.
+    answer: Vec<u8>,
+}
+
+/// An update that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    wanted: Wanted,
+    back: Back,
+}
+
+/// Where the answer goes.
+#[derive(Debug)]
+pub enum Back {
+    /// To who sent a datagram, from the address that it was sent to.
+    Datagram {
+        /// The socket that it came in by.
+        listener: Arc<UdpListener>,
+        /// Who sent it.
+        client: SocketAddr,
+        /// The address of ours that it was sent to.
+        local: IpAddr,
+    },
+    /// To a connection.
+    Connection(oneshot::Sender<Vec<u8>>),
+}
+
+/// Whether a message is an update, and no answer to one.
+pub(super) fn is_update(message: &[u8]) -> bool {
+    opcode(message) == Some(Opcode::UPDATE)
+}
+
+impl Accepted {
+    /// Which zone is to be changed, and how.
+    pub fn wanted(&self) -> (&Folded, &Update) {
+        (&self.wanted.zone, &self.wanted.update)
+    }
+
+    /// Has it wait for its turn; its answer goes there.
+    pub fn wait(self, back: Back) {
+        self.place.send(Waiting { wanted: self.wanted, back });
+    }
+}
+
+impl Transfers {
+    /// Takes an update, of which the signature says whose it is.
+    ///
+    /// # Errors
+    /// The answer to one that is not made.
+    pub(super) fn update(
+        &self,
+        generation: &Generation,
+        asked: &Asked<'_>,
+        now: Now,
+        out: &mut [u8],
+    ) -> Result<Accepted, Respond> {
+        // It is read as the query that it looks like, and answered under the header that it has.
+        let message = as_query(asked.query);
+        let mut name = Folded::root();
+        let query = Query::read(&message, &mut name).map_err(|_| {
+            count(&self.counters.updates_malformed);
+            let udp_payload_max = generation.settings.udp_payload_max;
+            Respond::with(
+                dns::writer::without_question(asked.query, Rcode::FORMERR, udp_payload_max, out),
+                None,
+                None,
+                out,
+                now.unix.as_secs(),
+            )
+        })?;
+        let query = Query { head: &asked.query[..query.head.len()], ..query };
+        let beside = Beside::of(generation, &query, asked, now);
+        let Ok(tsig) = Tsig::read(asked.query) else {
+            count(&self.counters.bad_form);
+            return Err(plainly(&query, Rcode::FORMERR, &beside, out).into());
+        };
+        let limit = generation.size_max(asked, &query).min(out.len());
+        let signer = self.signer(tsig.as_ref(), &query, asked, now, (&beside, &mut out[..limit]))?;
+        let respond = |signer: Option<Signer>, rcode: Rcode, why, out: &mut [u8]| {
+            let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
+            let length = written(&query, &beside, rcode, why, &mut out[..room]);
+            Respond::with(length, signer, None, out, now.unix.as_secs())
+        };
+        let (Some(signer), Some(tsig)) = (signer, tsig) else {
+            count(&self.counters.updates_refused);
+            return Err(respond(None, Rcode::REFUSED, Some(ExtendedError::Prohibited), out));
+        };
+        let taken = self.taken(generation, &query, asked, &unsigned(asked.query, &tsig), (&signer, now));
+        let (update, place) = match taken {
+            Ok(taken) => taken,
+            Err((rcode, why)) => return Err(respond(Some(signer), rcode, why, out)),
+        };
+        let room = limit.saturating_sub(signer.room());
+        let Some(length) = written(&query, &beside, Rcode::NOERROR, None, &mut out[..room]) else {
+            return Err(respond(Some(signer), Rcode::SERVFAIL, None, out));
+        };
+        let wanted = Wanted {
+            zone: query.name.clone(),
+            update: Arc::new(update),
+            client: asked.client.to_canonical(),
+            signer,
+            answer: out[..length].to_vec(),
+        };
+        Ok(Accepted { place, wanted })
+    }
+
+    /// What is wanted, and a place among what waits, where it may be made as far as can be told at once.
+    fn taken(
+        &self,
+        generation: &Generation,
+        query: &Query<'_>,
+        asked: &Asked<'_>,
+        message: &[u8],
+        (signer, now): (&Signer, Now),
+    ) -> Result<(Update, mpsc::OwnedPermit<Waiting>), (Rcode, Option<ExtendedError>)> {
+        if (query.rtype, query.class) != (Rtype::SOA, Class::IN) {
+            count(&self.counters.updates_malformed);
+            return Err((Rcode::FORMERR, None));
+        }
+        let client = asked.client.to_canonical();
+        let update = reading::read(query.name, message).map_err(|rcode| {
+            count(&self.counters.updates_malformed);
+            (rcode, None)
+        })?;
+        let refused = |why: &str, rcode: Rcode, error| {
+            count(&self.counters.updates_refused);
+            if self.logs_refusal(now) {
+                tracing::info!(zone = ?query.name, %client, key = ?signer.key(), "an update is refused: {why}");
+            }
+            (rcode, Some(error))
+        };
+        // Who may not change a zone is not told whether it is here.
+        self.config().updaters.allow(query.name, client, signer.key(), &update).map_err(|denied| {
+            let of = denied.map(|denied| format!(" to change {}", told(denied))).unwrap_or_default();
+            refused(&format!("no updater allows it{of}"), Rcode::REFUSED, ExtendedError::Prohibited)
+        })?;
+        let zone = generation.zones.at(asked.local).get(query.name, &generation.hash);
+        let zone =
+            zone.ok_or_else(|| refused("it is not here", Rcode::NOTAUTH, ExtendedError::NotAuthoritative))?;
+        if let Some(why) = self.unchangeable(zone) {
+            return Err(refused(why, Rcode::REFUSED, ExtendedError::NotSupported));
+        }
+        let place = self.waiting.clone().try_reserve_owned().map_err(|_| {
+            count(&self.counters.updates_full);
+            (Rcode::SERVFAIL, None)
+        })?;
+        Ok((update, place))
+    }
+
+    /// Why a zone cannot be changed here; `None` where it can.
+    fn unchangeable(&self, zone: &Zone) -> Option<&'static str> {
+        if self.config().primaries.give(zone.origin()) {
+            return Some("its primary gives the zone");
+        }
+        zone.is_sealed().then_some("others have signed the zone, or its digest is in it")
+    }
+}
+
+/// Writes the answer to an update; returns its length. `None` where there is no room.
+fn written(
+    query: &Query<'_>,
+    beside: &Beside<'_>,
+    rcode: Rcode,
+    extended_error: Option<ExtendedError>,
+    out: &mut [u8],
+) -> Option<usize> {
+    let mut suffixes = Suffixes::new();
+    let end = End { rcode: rcode.into(), extended_error, ..End::new(beside.udp_payload_max) };
+    Some(beside.writer(query, &mut suffixes, out)?.finish(query, end))
+}
+
+/// A change, as the log tells of it.
+fn told(operation: &Operation) -> String {
+    let owner = dns::name::to_text(operation.owner());
+    match operation.rtype() {
+        Some(rtype) => format!("{owner} {rtype}"),
+        None => format!("all of {owner}"),
+    }
+}
