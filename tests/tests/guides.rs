@@ -42,6 +42,11 @@ fn sign_a_zone() {
 }
 
 #[test]
+fn change_a_zone() {
+    follow("change-a-zone.md", None);
+}
+
+#[test]
 fn steer_in_a_signed_zone() {
     follow("steer-in-a-signed-zone.md", None);
 }
