@@ -30,7 +30,7 @@ use crate::names::NameHash;
 use crate::signing::Signing;
 use crate::transfer::{Primaries, PrimaryZones, Secondaries};
 use crate::zone::read::{self, Master};
-use crate::zone::{Update, View, Zone};
+use crate::zone::{Changed, Operation, Update, View, Zone, push_record};
 pub use condition::{Condition, Etag};
 pub use partitions::Partitioned;
 pub use refused::{Refused, Unmade};
@@ -72,6 +72,9 @@ pub struct Book {
     pub zones_were_deleted: bool,
 }
 
+/// What faults call the text of a zone after an update.
+const UPDATE: &str = "update";
+
 /// One edit; what it takes long to prepare has been prepared.
 #[derive(Clone)]
 pub enum Edit {
@@ -85,6 +88,8 @@ pub enum Edit {
         master: Arc<Master<'static>>,
         /// What must hold for the zone that has this origin now.
         condition: Condition,
+        /// The zone that it was made of: whose records those must be that are here now.
+        since: Option<Arc<Zone>>,
         /// Whether its primary gave it; who has one takes it of nobody else.
         by_primary: bool,
     },
@@ -206,9 +211,22 @@ impl Edit {
         let hash = &book.generation.hash;
         let zone = book.generation.zones.all().get(origin, hash);
         let zone = zone.ok_or_else(|| Refused::NotFound(format!("zone {origin:?}")))?;
+        check_added(zone, update)?;
         let Some(text) = zone.updated(update, hash).map_err(Unmade::Unmet)? else { return Ok(None) };
-        let condition = Condition::Is(Etag::of(zone.to_text().as_bytes()));
-        Ok(Some(Edit::zone_from("update", origin, text.as_bytes(), condition, hash)?))
+        let master = match read::read_canonical(UPDATE, text.as_bytes()) {
+            Some(master) => master,
+            // It tells what is wrong.
+            None => read_update(&text)?,
+        };
+        let updated = Zone::build(&master, UPDATE, hash)?;
+        Ok(Some(Edit::PutZone {
+            zone: Box::new(updated),
+            master: Arc::new(master.into_owned()),
+            text: Some(text.into()).filter(|text: &Arc<str>| text.len() <= store::TEXT_MAX),
+            condition: Condition::Always,
+            since: Some(zone.clone()),
+            by_primary: false,
+        }))
     }
 
     fn zone_from(
@@ -237,7 +255,14 @@ impl Edit {
         by_primary: bool,
     ) -> Edit {
         let text = zone.to_text_within(store::TEXT_MAX).map(Arc::from);
-        Edit::PutZone { zone: Box::new(zone), text, master: Arc::new(master), condition, by_primary }
+        Edit::PutZone {
+            zone: Box::new(zone),
+            text,
+            master: Arc::new(master),
+            condition,
+            since: None,
+            by_primary,
+        }
     }
 
     /// Prepares to put a zone as its primary gave it; `source` is what faults call the text.
@@ -378,9 +403,12 @@ impl Book {
     /// [`Refused`]; the book may then be half changed and must be thrown away.
     pub fn apply(&mut self, edit: Edit) -> Result<Vec<Change>, Refused> {
         match edit {
-            Edit::PutZone { zone, text, master, condition, by_primary } => {
+            Edit::PutZone { zone, text, master, condition, since, by_primary } => {
                 if !by_primary {
                     self.check_given(zone.origin(), Some(&master))?;
+                }
+                if let Some(since) = since {
+                    self.check_unchanged(&since)?;
                 }
                 self.put_zone(*zone, text.as_deref(), &master, &condition)
             }
@@ -444,6 +472,26 @@ fn folded(name: &str, source: &str) -> Result<Folded, Faults> {
     let wire = dns::name::folded_from_text(name)
         .map_err(|what| Faults::from(Fault::whole(source, what, "a domain name such as www.example.com")))?;
     Ok(Folded::read(&wire).expect("a name from text is valid"))
+}
+
+/// Holds what an update brings to what a master file may have; what signing makes it may not.
+fn check_added(zone: &Zone, update: &Update) -> Result<(), Faults> {
+    let mut text = String::new();
+    for operation in &update.operations {
+        let Operation::Add(owner, rtype, ttl, data) = operation else { continue };
+        if zone.has_made(*rtype) {
+            let owner = dns::name::to_text(owner);
+            let what = format!("a record {owner} {rtype} comes to a zone that is signed here");
+            return Err(Fault::whole(UPDATE, what, "none of what signing makes").into());
+        }
+        push_record(&mut text, &Changed { owner, rtype: *rtype, ttl: *ttl, data });
+    }
+    read_update(&text).map(|_| ())
+}
+
+fn read_update(text: &str) -> Result<Master<'static>, Faults> {
+    let (text, include) = (text.as_bytes(), |_: &str| Err("an update includes nothing".into()));
+    read::read(&read::Source { name: UPDATE, text, origin: None, include: &include })
 }
 
 /// Refuses what is short enough to be taken, and in its canonical form too long to be stored.

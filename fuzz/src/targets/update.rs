@@ -31,7 +31,8 @@ pub(super) fn update(octets: &[u8]) {
     let (origin, update) = accepted.wanted();
     let before = book.generation.zones.all().get(origin, &book.generation.hash).expect("it is here");
     match Edit::updated_zone(book, origin, update) {
-        Ok(Some(Edit::PutZone { zone, .. })) => {
+        Ok(Some(Edit::PutZone { zone, text, .. })) => {
+            assert_eq!(text.as_deref(), Some(&zone.to_text()[..]));
             assert!((zone.serial().wrapping_sub(before.serial()) as i32) > 0);
             let again = zone.updated(update, &book.generation.hash);
             assert!(again.is_ok() || !update.prerequisites.is_empty());

@@ -163,6 +163,15 @@ impl Book {
         Err(Refused::Faults(fault.into()))
     }
 
+    /// Whether the zone of this one's name has its records still.
+    pub(super) fn check_unchanged(&self, zone: &Zone) -> Result<(), Refused> {
+        let now = self.generation.zones.all().get(zone.origin(), &self.generation.hash);
+        if now.is_some_and(|now| now.has_records_of(zone)) {
+            return Ok(());
+        }
+        Err(Refused::Precondition { current: now.map(|now| Etag::of(now.to_text().as_bytes())) })
+    }
+
     /// Holds a zone that somebody follows to a serial number that grows with each change (RFC 1982): a secondary
     /// that sees the same or a smaller one never takes the change, and nothing tells.
     fn check_serial(&self, zone: &Zone, master: &Master<'_>, text: &str) -> Result<(), Fault> {

@@ -46,10 +46,10 @@ pub(super) struct Beside<'a> {
     pub(super) options: Options<'a>,
 }
 
-/// Why a transfer request gets nothing.
-struct Refused {
-    rcode: Rcode,
-    why: Option<ExtendedError>,
+/// What is said without a record.
+pub(super) struct Code {
+    pub(super) rcode: Rcode,
+    pub(super) why: Option<ExtendedError>,
 }
 
 impl Transfers {
@@ -150,7 +150,7 @@ impl Transfers {
             match self.transfer(generation, &asked, &query, now, who, (&beside, out)) {
                 Ok(Transfer::Outgoing(outgoing)) => return Some(Respond::Outgoing(outgoing)),
                 Ok(Transfer::One(length)) => Some(length),
-                Err(refused) => refuse(&query, &refused, &beside, &mut out[..room]),
+                Err(code) => coded(&query, &code, &beside, &mut out[..room]),
             }
         } else {
             // The signature proves who asks: no rate limits it.
@@ -219,10 +219,10 @@ impl Transfers {
         now: Now,
         (secondaries, signer): (&Secondaries, &mut Option<Signer>),
         (beside, out): (&Beside<'_>, &mut [u8]),
-    ) -> Result<Transfer, Refused> {
+    ) -> Result<Transfer, Code> {
         let zone = generation.zones.at(asked.local).get(query.name, &generation.hash).ok_or_else(|| {
             count(&self.counters.refused_no_zone);
-            Refused { rcode: Rcode::NOTAUTH, why: Some(ExtendedError::NotAuthoritative) }
+            Code { rcode: Rcode::NOTAUTH, why: Some(ExtendedError::NotAuthoritative) }
         })?;
         let key = signer.as_ref().map(|signer| &**signer.key());
         let client = asked.client.to_canonical();
@@ -232,30 +232,30 @@ impl Transfers {
                 let key = key.map(tracing::field::debug);
                 tracing::info!(zone = ?zone.origin(), %client, key, "a transfer is refused: no secondary allows it");
             }
-            return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::Prohibited) });
+            return Err(Code { rcode: Rcode::REFUSED, why: Some(ExtendedError::Prohibited) });
         }
         if zone.is_expired() {
             count(&self.counters.refused_expired);
-            return Err(Refused { rcode: Rcode::SERVFAIL, why: Some(ExtendedError::InvalidData) });
+            return Err(Code { rcode: Rcode::SERVFAIL, why: Some(ExtendedError::InvalidData) });
         }
         if zone.is_steered() {
             count(&self.counters.refused_steered);
             if self.logs_refusal(now) {
                 tracing::warn!(zone = ?zone.origin(), %client, "a transfer is refused: the zone has steered names");
             }
-            return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::NotSupported) });
+            return Err(Code { rcode: Rcode::REFUSED, why: Some(ExtendedError::NotSupported) });
         }
         let mut differences = Vec::new();
         if query.rtype == Rtype::IXFR {
             let known = known_serial(asked.query).ok_or_else(|| {
                 count(&self.counters.refused_malformed);
                 // RFC 1995 §3: the client says which SOA record it has.
-                Refused { rcode: Rcode::FORMERR, why: None }
+                Code { rcode: Rcode::FORMERR, why: None }
             })?;
             if asked.transport == Transport::Udp || !serial::is_greater(zone.serial(), known) {
                 count(&self.counters.current);
                 let written = outgoing::soa_alone(zone, query, beside, out);
-                return written.map(Transfer::One).ok_or(Refused { rcode: Rcode::SERVFAIL, why: None });
+                return written.map(Transfer::One).ok_or(Code { rcode: Rcode::SERVFAIL, why: None });
             }
             differences.extend_from_slice(zone.since(known).unwrap_or_default());
         }
@@ -264,7 +264,7 @@ impl Transfers {
                 Refusal::Full => &self.counters.refused_full,
                 Refusal::PerClient => &self.counters.refused_per_client,
             });
-            Refused { rcode: Rcode::SERVFAIL, why: None }
+            Code { rcode: Rcode::SERVFAIL, why: None }
         })?;
         count(&self.counters.started);
         let steps = differences.len();
@@ -304,8 +304,8 @@ impl Transfers {
             let (key, client) = (dns::name::to_text(&tsig.key), asked.client.to_canonical());
             tracing::info!(key, %client, why, "a signed message is refused");
         }
-        let refused = Refused { rcode: Rcode::NOTAUTH, why: None };
-        let Some(length) = refuse(query, &refused, beside, out) else { return Reply::Drop(Why::NoRoom) };
+        let code = Code { rcode: Rcode::NOTAUTH, why: None };
+        let Some(length) = coded(query, &code, beside, out) else { return Reply::Drop(Why::NoRoom) };
         let told = signature::tell(out, length, failed, tsig, now.unix.as_secs());
         Reply::Send(told.unwrap_or_else(|| {
             // What the record has no room for is told over TCP.
@@ -422,16 +422,16 @@ fn known_serial(message: &[u8]) -> Option<u32> {
     Some(records.next()?.ok()?.data().serial().into_int())
 }
 
-/// Refuses with a code alone.
+/// Answers with a code alone, and no reason.
 pub(super) fn plainly(query: &Query<'_>, rcode: Rcode, beside: &Beside<'_>, out: &mut [u8]) -> Reply {
-    let length = refuse(query, &Refused { rcode, why: None }, beside, out);
+    let length = coded(query, &Code { rcode, why: None }, beside, out);
     length.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
 }
 
-/// Refuses, and says why where the asker has EDNS (RFC 8914); `None` where there is no room.
-fn refuse(query: &Query<'_>, refused: &Refused, beside: &Beside<'_>, out: &mut [u8]) -> Option<usize> {
+/// Answers with a code alone, and says why where the asker has EDNS (RFC 8914); `None` where there is no room.
+pub(super) fn coded(query: &Query<'_>, code: &Code, beside: &Beside<'_>, out: &mut [u8]) -> Option<usize> {
     let mut suffixes = Suffixes::new();
-    let (rcode, extended_error) = (refused.rcode.into(), refused.why);
+    let (rcode, extended_error) = (code.rcode.into(), code.why);
     let end = End { rcode, extended_error, ..End::new(beside.udp_payload_max) };
     Some(beside.writer(query, &mut suffixes, out)?.finish(query, end))
 }

@@ -17,22 +17,24 @@ use std::sync::Arc;
 
 use dns::edns::ExtendedError;
 use dns::query::Query;
-use dns::writer::End;
-use dns::{Class, Folded, Opcode, Rcode, Rtype, Suffixes, Tsig};
+use dns::{Class, Folded, Opcode, Rcode, Rtype, Tsig};
 use net::clock::Now;
 use net::udp::UdpListener;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Transfers;
-use super::answering::{Beside, Respond, as_query, opcode, plainly, unsigned};
+use super::answering::{Beside, Code, Respond, as_query, coded, opcode, plainly, unsigned};
 use super::counters::count;
 use super::signature::Signer;
-use crate::answer::Asked;
+use crate::answer::{Asked, Reply, Why};
 use crate::generation::Generation;
 use crate::zone::{Operation, Update, Zone};
 
 /// How many updates may wait; one more is answered SERVFAIL, so that clients slow down.
 pub const WAITING_MAX: usize = 256;
+
+/// What is answered to who may not.
+const PROHIBITED: Code = Code { rcode: Rcode::REFUSED, why: Some(ExtendedError::Prohibited) };
 
 /// An update that its sender may make, with its place among those that wait.
 #[derive(Debug)]
@@ -126,23 +128,23 @@ impl Transfers {
         };
         let limit = generation.size_max(asked, &query).min(out.len());
         let signer = self.signer(tsig.as_ref(), &query, asked, now, (&beside, &mut out[..limit]))?;
-        let respond = |signer: Option<Signer>, rcode: Rcode, why, out: &mut [u8]| {
+        let respond = |signer: Option<Signer>, code: Code, out: &mut [u8]| {
             let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
-            let length = written(&query, &beside, rcode, why, &mut out[..room]);
+            let length = coded(&query, &code, &beside, &mut out[..room]);
             Respond::with(length, signer, None, out, now.unix.as_secs())
         };
         let (Some(signer), Some(tsig)) = (signer, tsig) else {
             count(&self.counters.updates_refused);
-            return Err(respond(None, Rcode::REFUSED, Some(ExtendedError::Prohibited), out));
+            return Err(respond(None, PROHIBITED, out));
         };
         let taken = self.taken(generation, &query, asked, &unsigned(asked.query, &tsig), (&signer, now));
         let (update, place) = match taken {
             Ok(taken) => taken,
-            Err((rcode, why)) => return Err(respond(Some(signer), rcode, why, out)),
+            Err(code) => return Err(respond(Some(signer), code, out)),
         };
-        let room = limit.saturating_sub(signer.room());
-        let Some(length) = written(&query, &beside, Rcode::NOERROR, None, &mut out[..room]) else {
-            return Err(respond(Some(signer), Rcode::SERVFAIL, None, out));
+        let (room, well) = (limit.saturating_sub(signer.room()), Code { rcode: Rcode::NOERROR, why: None });
+        let Some(length) = coded(&query, &well, &beside, &mut out[..room]) else {
+            return Err(Reply::Drop(Why::NoRoom).into());
         };
         let wanted = Wanted {
             zone: query.name.clone(),
@@ -162,37 +164,40 @@ impl Transfers {
         asked: &Asked<'_>,
         message: &[u8],
         (signer, now): (&Signer, Now),
-    ) -> Result<(Update, mpsc::OwnedPermit<Waiting>), (Rcode, Option<ExtendedError>)> {
-        if (query.rtype, query.class) != (Rtype::SOA, Class::IN) {
+    ) -> Result<(Update, mpsc::OwnedPermit<Waiting>), Code> {
+        let malformed = |rcode| {
             count(&self.counters.updates_malformed);
-            return Err((Rcode::FORMERR, None));
+            Code { rcode, why: None }
+        };
+        if (query.rtype, query.class) != (Rtype::SOA, Class::IN) {
+            return Err(malformed(Rcode::FORMERR));
         }
         let client = asked.client.to_canonical();
-        let update = reading::read(query.name, message).map_err(|rcode| {
-            count(&self.counters.updates_malformed);
-            (rcode, None)
-        })?;
-        let refused = |why: &str, rcode: Rcode, error| {
+        let update = reading::read(query.name, message).map_err(malformed)?;
+        let refused = |why: &str, code: Code| {
             count(&self.counters.updates_refused);
             if self.logs_refusal(now) {
                 tracing::info!(zone = ?query.name, %client, key = ?signer.key(), "an update is refused: {why}");
             }
-            (rcode, Some(error))
+            code
         };
         // Who may not change a zone is not told whether it is here.
         self.config().updaters.allow(query.name, client, signer.key(), &update).map_err(|denied| {
             let of = denied.map(|denied| format!(" to change {}", told(denied))).unwrap_or_default();
-            refused(&format!("no updater allows it{of}"), Rcode::REFUSED, ExtendedError::Prohibited)
+            refused(&format!("no updater allows it{of}"), PROHIBITED)
         })?;
         let zone = generation.zones.at(asked.local).get(query.name, &generation.hash);
-        let zone =
-            zone.ok_or_else(|| refused("it is not here", Rcode::NOTAUTH, ExtendedError::NotAuthoritative))?;
+        let zone = zone.ok_or_else(|| {
+            let why = Some(ExtendedError::NotAuthoritative);
+            refused("it is not here", Code { rcode: Rcode::NOTAUTH, why })
+        })?;
         if let Some(why) = self.unchangeable(zone) {
-            return Err(refused(why, Rcode::REFUSED, ExtendedError::NotSupported));
+            let code = Code { rcode: Rcode::REFUSED, why: Some(ExtendedError::NotSupported) };
+            return Err(refused(why, code));
         }
         let place = self.waiting.clone().try_reserve_owned().map_err(|_| {
             count(&self.counters.updates_full);
-            (Rcode::SERVFAIL, None)
+            Code { rcode: Rcode::SERVFAIL, why: None }
         })?;
         Ok((update, place))
     }
@@ -204,19 +209,6 @@ impl Transfers {
         }
         zone.is_sealed().then_some("others have signed the zone, or its digest is in it")
     }
-}
-
-/// Writes the answer to an update; returns its length. `None` where there is no room.
-fn written(
-    query: &Query<'_>,
-    beside: &Beside<'_>,
-    rcode: Rcode,
-    extended_error: Option<ExtendedError>,
-    out: &mut [u8],
-) -> Option<usize> {
-    let mut suffixes = Suffixes::new();
-    let end = End { rcode: rcode.into(), extended_error, ..End::new(beside.udp_payload_max) };
-    Some(beside.writer(query, &mut suffixes, out)?.finish(query, end))
 }
 
 /// A change, as the log tells of it.

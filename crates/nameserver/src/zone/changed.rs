@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use dns::Rtype;
 
 use super::history::Owners;
-use super::{Changed, Difference, Found, Zone, forms};
+use super::{Changed, Difference, Zone, forms};
 use crate::names::NameHash;
 
 /// The records of an owner by their type and data, with their TTLs; in an order that does not depend on chance.
@@ -52,8 +52,7 @@ impl Zone {
         }
         let mut text = String::with_capacity(self.records * 64);
         push(&mut text, &soa);
-        let names = self.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets()));
-        for (owner, sets) in names.chain(self.hidden()).filter(|(owner, _)| !touched.contains_key(owner)) {
+        for (owner, sets) in self.all_sets().filter(|(owner, _)| !touched.contains_key(owner)) {
             Changed::of(owner, sets).for_each(|record| push(&mut text, &record));
         }
         for (owner, records) in touched {
@@ -66,7 +65,7 @@ impl Zone {
 }
 
 /// Writes a record as a line.
-pub(super) fn push(text: &mut String, record: &Changed<'_>) {
+fn push(text: &mut String, record: &Changed<'_>) {
     dns::name::push_text(text, record.owner);
     let _ = writeln!(
         text,

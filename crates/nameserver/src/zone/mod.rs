@@ -47,6 +47,7 @@ use links::Links;
 pub use rrset::Rrset;
 pub(crate) use signed::{Additions, ToSign};
 pub use steering::Hindrance;
+pub(crate) use text::push_record;
 pub use updated::{Operation, Prerequisite, Update};
 #[cfg(test)]
 pub(crate) use views::tests::check_in_step;
@@ -136,6 +137,11 @@ impl Zone {
     /// How many records the zone holds, equal ones counted once.
     pub fn records(&self) -> usize {
         self.records
+    }
+
+    /// Whether both are copies of one zone, whatever policies decide in either.
+    pub fn has_records_of(&self, other: &Zone) -> bool {
+        Arc::ptr_eq(&self.links, &other.links)
     }
 
     /// Whether policies decide the addresses of some names here.

@@ -95,6 +95,12 @@ fn read_by(source: &Source<'_>, takes: Takes) -> Result<Master<'static>, Faults>
 type Takes = fn(Rtype, &[u8]) -> bool;
 
 impl Master<'_> {
+    /// The same with texts of its own.
+    pub fn into_owned(self) -> Master<'static> {
+        let files = self.files.into_iter().map(|(name, text)| (name, text.into_owned().into())).collect();
+        Master { records: self.records, octets: self.octets, files }
+    }
+
     /// A record's owner name, in wire form, as written.
     pub fn owner(&self, record: &Record) -> &[u8] {
         &self.octets[record.owner.0 as usize..][..usize::from(record.owner.1)]

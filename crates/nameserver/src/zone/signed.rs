@@ -84,7 +84,7 @@ impl Authority {
 
 impl Zone {
     /// Whether records of a type are here because the zone was signed here.
-    pub(super) fn has_made(&self, rtype: Rtype) -> bool {
+    pub(crate) fn has_made(&self, rtype: Rtype) -> bool {
         self.is_signed_here() && is_made(rtype)
     }
 

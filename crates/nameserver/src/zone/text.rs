@@ -1,6 +1,5 @@
 //! A zone as a master file again: what the API shows and the store keeps.
 
-use std::borrow::Cow;
 use std::fmt::{Arguments, Write};
 use std::ops::Range;
 
@@ -11,7 +10,8 @@ use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 use jiff::Timestamp;
 
-use super::{Found, Rrset, Zone, forms, read, signed};
+use super::signed::with_serial;
+use super::{Changed, Found, Rrset, Zone, forms, read};
 use dns::Rtype;
 
 impl Zone {
@@ -25,24 +25,38 @@ impl Zone {
 
     /// The same; `None` where it would be longer than so many octets, of which little more is ever written.
     pub fn to_text_within(&self, octets_max: usize) -> Option<String> {
+        let soa = Changed::soa(self);
+        let given = with_serial(soa.data, self.serial_given());
+        self.text_of(self.all_sets(), Changed { data: &given, ..soa }, octets_max)
+    }
+
+    /// The names with their sets, owners of NSEC3 records among them; in no order.
+    pub(super) fn all_sets(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let names = self.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets()));
-        let hidden = (0..self.links.hidden.len()).map(|index| self.links.hidden.get(index));
-        let mut owners: Vec<(Vec<u8>, &[u8], &[u8])> = names
-            .chain(hidden)
+        names.chain(self.hidden())
+    }
+
+    /// The text of these names with their sets, and of an SOA record that stands in place of theirs.
+    pub(super) fn text_of<'a>(
+        &self,
+        owned: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        soa: Changed<'_>,
+        octets_max: usize,
+    ) -> Option<String> {
+        let mut owners: Vec<(Vec<u8>, &[u8], &[u8])> = owned
             .filter(|(_, sets)| !sets.is_empty())
             .map(|(name, sets)| (order_key(name), name, sets))
             .collect();
         owners.sort_unstable_by(|a, b| (&a.0, a.2).cmp(&(&b.0, b.2)));
         let mut text = String::with_capacity(self.records * 48);
+        push_record(&mut text, &soa);
         for (_, name, sets) in owners {
             let owner = dns::name::to_text(name);
             let mut sets: Vec<Rrset<'_>> = Rrset::all(sets).flat_map(|set| [set, set.signatures()]).collect();
-            sets.sort_by_key(|set| (set.rtype != Rtype::SOA, set.rtype.to_int()));
-            for set in sets.into_iter().filter(|set| !self.has_made(set.rtype)) {
+            sets.sort_by_key(|set| set.rtype.to_int());
+            for set in sets.into_iter().filter(|set| set.rtype != Rtype::SOA && !self.has_made(set.rtype)) {
                 for data in set.data() {
-                    let data = shown(set.rtype, &self.given(set.rtype, data));
-                    writeln!(text, "{owner} {} IN {} {data}", set.ttl, set.rtype)
-                        .expect("writing to a string cannot fail");
+                    push(&mut text, &owner, &Changed { owner: name, rtype: set.rtype, ttl: set.ttl, data });
                     if text.len() > octets_max {
                         return None;
                     }
@@ -51,14 +65,17 @@ impl Zone {
         }
         Some(text)
     }
+}
 
-    /// Record data as it was before the zone was signed here.
-    fn given<'a>(&self, rtype: Rtype, data: &'a [u8]) -> Cow<'a, [u8]> {
-        match self.serial_added {
-            Some(_) if rtype == Rtype::SOA => signed::with_serial(data, self.serial_given()).into(),
-            _ => data.into(),
-        }
-    }
+/// Writes a record as a line of canonical text.
+pub(crate) fn push_record(text: &mut String, record: &Changed<'_>) {
+    push(text, &dns::name::to_text(record.owner), record);
+}
+
+fn push(text: &mut String, owner: &str, record: &Changed<'_>) {
+    let data = shown(record.rtype, record.data);
+    writeln!(text, "{owner} {} IN {} {data}", record.ttl, record.rtype)
+        .expect("writing to a string cannot fail");
 }
 
 /// Record data in presentation format; in the generic one (RFC 3597 §5) where that would not be read as the same, or not by

@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use dns::{Rcode, Rtype};
 
 use super::canonical::canonical;
-use super::changed::push;
 use super::history::Owners;
 use super::signed::with_serial;
-use super::{Changed, Found, Rrset, SOA_NUMBERS, Zone};
+use super::{Changed, Rrset, SOA_NUMBERS, Zone, rrset};
 use crate::names::NameHash;
 use crate::transfer::serial::is_greater;
 
@@ -83,8 +82,8 @@ struct Set {
 }
 
 impl Zone {
-    /// The zone as it is to be after an update, as a master file: each record's data in the form for any type (RFC 3597 §5).
-    /// `None` where the update changes nothing. The serial number becomes the next one, unless the update has a later one.
+    /// The canonical text of the zone as it is to be after an update; `None` where the update changes nothing. The serial number
+    /// becomes the next one, unless the update has a later one.
     ///
     /// # Errors
     /// The code of the first prerequisite that does not hold: NXDOMAIN, YXDOMAIN, NXRRSET or YXRRSET (RFC 2136 §2.4).
@@ -114,20 +113,12 @@ impl Zone {
         if !is_raised {
             soa = with_serial(&soa, self.serial_given().wrapping_add(1));
         }
-        let mut text = String::with_capacity(self.records * 64);
-        push(&mut text, &Changed { ttl: soa_ttl, data: &soa, ..before });
-        let names = self.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets()));
-        for (owner, sets) in names.filter(|(owner, _)| !touched.contains_key(owner)) {
-            let given = Changed::of(owner, sets).filter(|record| !self.has_made(record.rtype));
-            given.for_each(|record| push(&mut text, &record));
-        }
-        for (owner, sets) in &touched {
-            for (rtype, Set { ttl, data }) in sets {
-                data.values()
-                    .for_each(|data| push(&mut text, &Changed { owner, rtype: *rtype, ttl: *ttl, data }));
-            }
-        }
-        Ok(Some(text))
+        let kept = self.all_sets().filter(|(owner, _)| !touched.contains_key(owner));
+        let changed: Vec<(&[u8], Vec<u8>)> =
+            touched.iter().map(|(owner, sets)| (*owner, written(sets))).collect();
+        let all = kept.chain(changed.iter().map(|(owner, sets)| (*owner, &sets[..])));
+        let text = self.text_of(all, Changed { ttl: soa_ttl, data: &soa, ..before }, usize::MAX);
+        Ok(text)
     }
 
     /// Whether all holds that is to.
@@ -193,6 +184,16 @@ impl Zone {
         }
         sets
     }
+}
+
+/// RRsets as a zone keeps those of a name.
+fn written(sets: &Sets) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for (rtype, Set { ttl, data }) in sets {
+        let data: Vec<&[u8]> = data.values().map(|data| &data[..]).collect();
+        rrset::write(*rtype, *ttl, &data, &mut octets);
+    }
+    octets
 }
 
 /// Changes the RRsets of an owner (RFC 2136 §3.4.2). What would leave a zone without what each has, or an alias beside other

@@ -6,6 +6,9 @@ use domain::base::{Message, ParsedRecord};
 use super::super::incoming::{data, owner};
 use crate::zone::{Operation, Prerequisite, Update};
 
+/// The largest TTL, in seconds.
+const TTL_MAX: u32 = i32::MAX as u32;
+
 /// Reads what stands behind the zone section of a message: prerequisites and what is to be changed.
 ///
 /// # Errors
@@ -40,7 +43,9 @@ fn prerequisite(zone: &Folded, record: &ParsedRecord<'_, [u8]>) -> Result<Prereq
 }
 
 fn operation(zone: &Folded, record: &ParsedRecord<'_, [u8]>) -> Result<Operation, Rcode> {
-    let (owner, rtype, ttl) = (owner_in(zone, record)?, record.rtype(), record.ttl().as_secs());
+    let (owner, rtype) = (owner_in(zone, record)?, record.rtype());
+    // With the first bit it is as none (RFC 2181 §8).
+    let ttl = Some(record.ttl().as_secs()).filter(|ttl| *ttl <= TTL_MAX).unwrap_or(0);
     match record.class() {
         Class::ANY if ttl != 0 || length(record) != 0 => Err(Rcode::FORMERR),
         Class::ANY if rtype == Rtype::ANY => Ok(Operation::DeleteAll(owner)),

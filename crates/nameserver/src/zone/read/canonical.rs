@@ -39,7 +39,11 @@ pub fn read_canonical<'a>(name: &str, text: &'a [u8]) -> Option<Master<'a>> {
             places.push(place);
         }
     }
-    master.add_scanned(&others, places)?;
+    if !others.is_empty() {
+        master.add_scanned(&others, places)?;
+        // The records of an RRset stay in their order, which answers and tags go by.
+        master.records.sort_by_key(|record| record.place);
+    }
     Some(master)
 }
 
@@ -172,6 +176,14 @@ fn push_name(octets: &mut Vec<u8>, name: &[u8]) -> Option<()> {
 mod tests {
     use super::super::{Source, read};
     use super::*;
+
+    #[test]
+    fn records_stay_in_their_order() {
+        let text = b"a. 60 IN NS \\000z.\na. 60 IN NS b.\na. 60 IN MX 1 c.\na. 60 IN NS d.\n";
+        let master = read_canonical("t", text).expect("it is canonical");
+        let data: Vec<&[u8]> = master.records.iter().map(|record| master.rdata(record)).collect();
+        assert_eq!(data, [&b"\x02\0z\0"[..], b"\x01b\0", b"\0\x01\x01c\0", b"\x01d\0"]);
+    }
 
     type Row = (Vec<u8>, Rtype, u32, Vec<u8>);
 
