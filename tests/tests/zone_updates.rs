@@ -6,6 +6,7 @@ use std::process::Command;
 
 use fastrand::Rng;
 use nix::sys::signal::Signal;
+use tests::database::{Database, Kind};
 use tests::folder::Folder;
 use tests::peer::{Make, Peer, free_address};
 use tests::query::{Question, exchange, rest, socket};
@@ -42,12 +43,17 @@ const fn key(name: &str) -> Key<'_> {
 
 /// Starts the server with the zone, and who may change it.
 fn serve(folder: &Folder, more: &str) -> Serving {
+    Serving::start(folder, &["--config", &configure(folder, more)])
+}
+
+/// Writes its configuration; returns the path.
+fn configure(folder: &Folder, more: &str) -> String {
     let keys = [ALL, ACME, NOBODY].map(|key| key.line() + "\n").concat();
     folder.write_secret("tsig.keys", keys);
     folder.write("example.zone", ZONE);
     let text =
         format!("version = \"v1\"\ntsig_keys = [\"tsig.keys\"]\nzone = [\"example.zone\"]\n{more}{UPDATERS}");
-    Serving::start(folder, &["--config", &folder.write("pointsman.toml", text)])
+    folder.write("pointsman.toml", text)
 }
 
 /// Has nsupdate send these lines; returns the code of each answer, as it tells them.
@@ -206,6 +212,40 @@ fn what_is_malformed_is_refused() {
         assert_eq!((answer[2] & 0xf8, answer[3] & 15), (0x80 | 5 << 3, expected), "{message:?}");
     }
     ours.stop();
+}
+
+/// Of what two name servers are told at once of a zone that they share, nothing is lost.
+#[test]
+fn name_servers_on_one_database_update_one_zone() {
+    const EACH: usize = 8;
+    let database = Database::start(Kind::Postgres);
+    let store = database.url(&database.empty());
+    let folders = [Folder::new(), Folder::new()];
+    let servers = folders
+        .each_ref()
+        .map(|folder| Serving::start(folder, &["--config", &configure(folder, ""), "--store", &store]));
+    std::thread::scope(|scope| {
+        for (index, (server, folder)) in servers.iter().zip(&folders).enumerate() {
+            let dns = server.dns();
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let lines = format!("update add n{number}.s{index}.example 60 A 192.0.2.1\nsend\n");
+                    // Who is outrun again and again says so, and changes nothing.
+                    while nsupdate(folder, dns, &["-y", &ALL.line()], &lines) == ["SERVFAIL"] {
+                        rest();
+                    }
+                }
+            });
+        }
+    });
+    let ends_at = 7 + 2 * EACH as u32;
+    while servers.iter().any(|server| serial(server.dns()) != ends_at) {
+        rest();
+    }
+    let [one, other] = servers.each_ref().map(records_by_api);
+    assert_eq!(one, other);
+    assert_eq!(one.lines().filter(|line| line.starts_with('n') && line.contains(".s")).count(), 2 * EACH);
+    servers.into_iter().for_each(|server| drop(server.stop()));
 }
 
 /// Both take the same updates, answer each with the same code, and have the same zone, its serial number too.
