@@ -13,7 +13,8 @@ use tests::serving::Serving;
 const ALERTS: &str = "../etc/prometheus-alerts.yml";
 
 /// The pages of the programs' numbers.
-const PAGES: [&str; 5] = ["metrics", "balance-metrics", "reverse-metrics", "control-metrics", "agent-metrics"];
+const PAGES: [&str; 5] =
+    ["metrics", "balance-metrics", "reverse-metrics", "control-metrics", "agent-metrics"];
 
 fn alerts() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(ALERTS)).expect("it is there")
@@ -33,7 +34,8 @@ fn selected(text: &str) -> Vec<(&str, Option<(&str, Vec<&str>)>)> {
     let places = rules.flat_map(|line| line.match_indices("pointsman_").map(|(at, _)| &line[at..]));
     places
         .map(|rest| {
-            let (name, behind) = rest.split_at(rest.find(|c: char| c != '_' && !c.is_ascii_lowercase()).unwrap_or(rest.len()));
+            let (name, behind) =
+                rest.split_at(rest.find(|c: char| c != '_' && !c.is_ascii_lowercase()).unwrap_or(rest.len()));
             let asked = behind.strip_prefix('{').and_then(|asked| {
                 let (label, words) = asked.split_once('}')?.0.split_once('=')?;
                 Some((label, words.trim_matches(['~', '"']).split('|').collect()))
@@ -66,9 +68,13 @@ fn they_go_by_numbers_that_there_are() {
     let folder = Folder::new();
     let serving = Serving::start(&folder, &[] as &[&str]);
     let balancing = Balancing::start(&[([127, 0, 0, 1], 9).into()], &["--http", "127.0.0.1:0"]);
-    let told = [serving.client().call("GET", "/metrics", "").text(), balancing.client().call("GET", "/metrics", "").text()];
+    let told = [
+        serving.client().call("GET", "/metrics", "").text(),
+        balancing.client().call("GET", "/metrics", "").text(),
+    ];
     let told = told.concat();
-    for (name, asked) in all.iter().filter(|(name, _)| !name.contains("reverse") && !name.contains("control")) {
+    for (name, asked) in all.iter().filter(|(name, _)| !name.contains("reverse") && !name.contains("control"))
+    {
         let Some((label, words)) = asked.as_ref().filter(|(label, _)| *label != "rcode") else { continue };
         for word in words {
             let is_it = |line: &str| line.starts_with(name) && line.contains(&format!("{label}=\"{word}\""));
@@ -86,21 +92,62 @@ fn they_fire_when_they_should() {
     let rules = fs::canonicalize(file).expect("it is there");
     // Each: what is told, minute by minute; when; the alert; its labels, with its severity; what it says.
     let cases = [
-        ("up{job=\"pointsman\",instance=\"a\"}", "1 0x9", "5m", "PointsmanGone", "job: pointsman, instance: a, severity: page",
-         "pointsman at a tells no numbers: it is not there, or cannot be reached."),
-        ("pointsman_store_ok{instance=\"a\"}", "1 0x9", "8m", "PointsmanStoreRefuses", "instance: a, severity: page",
-         "The store of a takes no changes; it answers on. pointsman status says why."),
-        ("pointsman_signatures_expire_timestamp_seconds{zone=\"example.\"}", "259000x9", "1m", "PointsmanSignaturesExpire",
-         "zone: example., severity: page", "The first signature of example. expires in 2d 23h 55m 40s."),
-        ("pointsman_queries_total{instance=\"a\",rcode=\"SERVFAIL\"}", "0+60x20", "15m", "PointsmanServfails",
-         "instance: a, severity: page", "a answers 100% of its queries SERVFAIL."),
-        ("pointsman_zone_updates_total{instance=\"a\",outcome=\"failed\"}", "0 0 0 1 1 1 1", "5m", "PointsmanUpdatesFail",
-         "instance: a, outcome: failed, severity: ticket", "Updates of zones cannot be made at a: failed."),
-        ("pointsman_balance_back_end_standing{instance=\"a\",back_end=\"192.0.2.1:53\",standing=\"up\"}", "1 0x5", "3m",
-         "PointsmanNoBackEnd", "instance: a, severity: page", "No back end of a is up."),
-        ("pointsman_agent_heard{instance=\"a\",balancer=\"b\"}", "1 0x9", "8m", "PointsmanAgentUnheard",
-         "instance: a, severity: ticket",
-         "No balancer speaks to the agent a: keys, addresses or clocks may differ."),
+        (
+            "up{job=\"pointsman\",instance=\"a\"}",
+            "1 0x9",
+            "5m",
+            "PointsmanGone",
+            "job: pointsman, instance: a, severity: page",
+            "pointsman at a tells no numbers: it is not there, or cannot be reached.",
+        ),
+        (
+            "pointsman_store_ok{instance=\"a\"}",
+            "1 0x9",
+            "8m",
+            "PointsmanStoreRefuses",
+            "instance: a, severity: page",
+            "The store of a takes no changes; it answers on. pointsman status says why.",
+        ),
+        (
+            "pointsman_signatures_expire_timestamp_seconds{zone=\"example.\"}",
+            "259320x9",
+            "3m",
+            "PointsmanSignaturesExpire",
+            "zone: example., severity: page",
+            "The first signature of example. expires in 2d 23h 59m 0s.",
+        ),
+        (
+            "pointsman_queries_total{instance=\"a\",rcode=\"SERVFAIL\"}",
+            "0+60x20",
+            "15m",
+            "PointsmanServfails",
+            "instance: a, severity: page",
+            "a answers 100% of its queries SERVFAIL.",
+        ),
+        (
+            "pointsman_zone_updates_total{instance=\"a\",outcome=\"failed\"}",
+            "0 0 0 1 1 1 1",
+            "5m",
+            "PointsmanUpdatesFail",
+            "instance: a, outcome: failed, severity: ticket",
+            "Updates of zones cannot be made at a: failed.",
+        ),
+        (
+            "pointsman_balance_back_end_standing{instance=\"a\",back_end=\"192.0.2.1:53\",standing=\"up\"}",
+            "1 0x5",
+            "3m",
+            "PointsmanNoBackEnd",
+            "instance: a, severity: page",
+            "No back end of a is up.",
+        ),
+        (
+            "pointsman_agent_heard{instance=\"a\",balancer=\"b\"}",
+            "1 0x9",
+            "8m",
+            "PointsmanAgentUnheard",
+            "instance: a, severity: ticket",
+            "No balancer speaks to the agent a: keys, addresses or clocks may differ.",
+        ),
     ];
     let mut text = format!("rule_files: [\"{}\"]\nevaluation_interval: 1m\ntests:\n", rules.display());
     for (series, values, at, alert, labels, summary) in cases {

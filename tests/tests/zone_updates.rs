@@ -370,6 +370,15 @@ fn a_zone_that_is_signed_here_stays_so_and_secondaries_follow() {
         assert_eq!(both[0], both[1]);
     }
     verify(&folder, "example", &(records(ours.dns()).join("\n") + "\n"));
+    // The serial number that is seen is what an update goes by, and sets.
+    let soa = Question::new("example", "SOA").udp(ours.dns()).data()[0].to_string();
+    let (seen, later) = (serial(ours.dns()).to_string(), serial(ours.dns()) + 5);
+    let lines = format!(
+        "prereq yxrrset example SOA {soa}\nupdate add example 300 SOA {}\nsend\n",
+        soa.replace(&format!(" {seen} "), &format!(" {later} "))
+    );
+    assert_eq!(nsupdate(&folder, ours.dns(), &options, &lines), ["NOERROR"], "{lines}");
+    assert_eq!(serial(ours.dns()), later);
     let refused = "update add www.example 60 DNSKEY 257 3 13 AAAA\nsend\n";
     assert_eq!(nsupdate(&folder, ours.dns(), &options, refused), ["REFUSED"]);
     // All but the first it took whole as what changed.

@@ -105,11 +105,7 @@ pub(crate) const TESTS: &[Package] = &[
         why: "a store that name servers share",
         probe: Probe::Library("15/bin/postgres"),
     },
-    Package {
-        name: "prometheus",
-        why: "promtool: a judge of the alerts",
-        probe: Probe::Program("promtool"),
-    },
+    Package { name: "prometheus", why: "promtool: a judge of the alerts", probe: Probe::Program("promtool") },
     Package {
         name: "python3-venv",
         why: "the tests of the API (schemathesis) and of our Python package",

@@ -211,8 +211,8 @@ impl Edit {
         let hash = &book.generation.hash;
         let zone = book.generation.zones.all().get(origin, hash);
         let zone = zone.ok_or_else(|| Refused::NotFound(format!("zone {origin:?}")))?;
-        check_added(zone, update)?;
         let Some(text) = zone.updated(update, hash).map_err(Unmade::Unmet)? else { return Ok(None) };
+        check_added(zone, update)?;
         let master = match read::read_canonical(UPDATE, text.as_bytes()) {
             Some(master) => master,
             // It tells what is wrong.

@@ -91,14 +91,14 @@ impl Zone {
         let mut owners = Owners::new(self, hash);
         self.hold(&update.prerequisites, &mut owners)?;
         let before = Changed::soa(self);
-        let (mut soa, mut soa_ttl) = (with_serial(before.data, self.serial_given()), before.ttl);
+        let (mut soa, mut soa_ttl) = (before.data, before.ttl);
         let mut touched: BTreeMap<&[u8], Sets> = BTreeMap::new();
         for operation in &update.operations {
             let owner = operation.owner();
             let is_apex = owner == self.origin.wire();
             if let Operation::Add(_, Rtype::SOA, ttl, data) = operation {
-                if is_apex && is_greater(serial(data), serial(&soa)) {
-                    (soa, soa_ttl) = (data.clone(), *ttl);
+                if is_apex && is_greater(serial(data), serial(soa)) {
+                    (soa, soa_ttl) = (data, *ttl);
                 }
                 continue;
             }
@@ -106,13 +106,13 @@ impl Zone {
             operate(operation, sets, is_apex);
         }
         touched.retain(|owner, sets| *sets != self.sets_of(owner, &mut owners));
-        let is_raised = serial(&soa) != self.serial_given();
+        let is_raised = serial(soa) != self.serial();
         if touched.is_empty() && !is_raised {
             return Ok(None);
         }
-        if !is_raised {
-            soa = with_serial(&soa, self.serial_given().wrapping_add(1));
-        }
+        let next = if is_raised { serial(soa) } else { self.serial().wrapping_add(1) };
+        // What signing adds to it, it adds to the text's.
+        let soa = with_serial(soa, next.wrapping_sub(self.serial_added.unwrap_or_default()));
         let kept = self.all_sets().filter(|(owner, _)| !touched.contains_key(owner));
         let changed: Vec<(&[u8], Vec<u8>)> =
             touched.iter().map(|(owner, sets)| (*owner, written(sets))).collect();
@@ -145,15 +145,8 @@ impl Zone {
         }
         for ((owner, rtype), wanted) in wanted {
             let set = self.given_set(owner, rtype, owners);
-            let here: BTreeSet<Vec<u8>> = set
-                .into_iter()
-                .flat_map(Rrset::data)
-                .map(|data| match (rtype, self.serial_added) {
-                    (Rtype::SOA, Some(_)) => with_serial(data, self.serial_given()),
-                    _ => data.to_vec(),
-                })
-                .map(|data| canonical(rtype, &data).into())
-                .collect();
+            let data = set.into_iter().flat_map(Rrset::data);
+            let here: BTreeSet<Vec<u8>> = data.map(|data| canonical(rtype, data).into()).collect();
             if here != wanted {
                 return Err(Rcode::NXRRSET);
             }
