@@ -28,8 +28,11 @@ fn promtool(what: &str, file: &Path) {
     assert!(output.status.success(), "{said}");
 }
 
+/// A number, and which label of it is to have which words, where that is asked.
+type Selected<'a> = (&'a str, Option<(&'a str, Vec<&'a str>)>);
+
 /// The numbers that the alerts go by, each with the label that is asked of it and its words, where there is one.
-fn selected(text: &str) -> Vec<(&str, Option<(&str, Vec<&str>)>)> {
+fn selected(text: &str) -> Vec<Selected<'_>> {
     let rules = text.lines().filter(|line| !line.trim_start().starts_with(['#', 's']));
     let places = rules.flat_map(|line| line.match_indices("pointsman_").map(|(at, _)| &line[at..]));
     places
