@@ -182,8 +182,9 @@ impl Transfers {
         verified.map(Some).map_err(|failed| self.disbelieve(query, failed, tsig, now, asked, (beside, out)))
     }
 
-    /// Signs the refusal of what is signed and no query of ours, such as UPDATE where nobody may send it: who has signed believes no other answer (RFC
-    /// 8945 §5.3). `None` where no signature is right: then the one place answers that says to all what they may not.
+    /// Signs the refusal of what is signed and no query of ours, such as UPDATE where nobody may send it: who has signed
+    /// believes no other answer (RFC 8945 §5.3). `None` where no signature is right: then the one place answers that says to
+    /// all what they may not.
     fn respond_signed(
         &self,
         generation: &Generation,

@@ -1,4 +1,4 @@
-//! Who follows our zones, who gives us zones and who changes them: keys and authorities read from their files, and both with them.
+//! Who follows our zones, who gives us zones and who changes them: with keys and authorities, which are read from their files.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
