@@ -1,6 +1,7 @@
 //! The targets, one function each, with the well-formed inputs that the loop damages.
 
 mod balancer;
+mod catalog;
 mod credit;
 mod dnstap;
 mod load;
@@ -69,6 +70,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "incoming", run: transfer::incoming, seeds: transfer::given },
     Target { name: "notified", run: transfer::notified, seeds: transfer::notifications },
     Target { name: "update", run: update::update, seeds: update::updates },
+    Target { name: "catalog", run: catalog::catalog, seeds: catalog::catalogs },
     Target { name: "framing", run: transfer::framing, seeds: transfer::streams },
     Target { name: "compare", run: trace::compare, seeds: trace::compared },
     Target { name: "zones", run: zones::made, seeds: zones::responses },

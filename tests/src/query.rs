@@ -3,13 +3,15 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::base::iana::{OptionCode, Rtype};
 use domain::base::opt::{ClientSubnet, UnknownOptData};
 use domain::base::wire::ParseError;
 use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::AllRecordData;
+
+use crate::program::PROGRAM_WAIT;
 
 /// How long an answer may take on a machine that has much else to do. Nothing gets lost on loopback, so a query
 /// is sent once.
@@ -260,6 +262,26 @@ pub fn connect(server: SocketAddr) -> TcpStream {
 /// kernel's own threads too, for a minute and more where there are two.
 pub fn rest() {
     std::thread::sleep(RESTED);
+}
+
+/// Asks with EDNS until the answer is as wanted.
+///
+/// # Panics
+/// Where it is not within [`PROGRAM_WAIT`].
+pub fn wait(server: SocketAddr, name: &str, rtype: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    let until = Instant::now() + PROGRAM_WAIT;
+    let socket = socket(server);
+    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("the bound is not zero");
+    let mut last: io::Result<Answer>;
+    loop {
+        let message = Question::new(name, rtype).edns().message();
+        last = exchange(&socket, &message).map(|octets| Answer::read(&octets));
+        match last {
+            Ok(answer) if wanted(&answer) => return answer,
+            _ => assert!(Instant::now() < until, "{name} {rtype}: {last:?}"),
+        }
+        rest();
+    }
 }
 
 /// Sends a datagram and waits for one.

@@ -119,6 +119,16 @@ fn follow_a_zone_with_bind() {
     follow("follow-a-zone.md", Some(("bind", Make::Bind)));
 }
 
+#[test]
+fn list_zones_in_a_catalog_for_knot() {
+    follow("list-zones-in-a-catalog.md", Some(("knot", Make::Knot)));
+}
+
+#[test]
+fn list_zones_in_a_catalog_for_bind() {
+    follow("list-zones-in-a-catalog.md", Some(("bind", Make::Bind)));
+}
+
 /// What a guide's reader has at hand.
 struct Reader {
     folder: Folder,

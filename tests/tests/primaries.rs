@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +12,7 @@ use tests::data;
 use tests::folder::Folder;
 use tests::peer::{Make, free_address};
 use tests::program::PROGRAM_WAIT;
-use tests::query::{Answer, Question, exchange, rest, socket};
+use tests::query::{Answer, Question, exchange, socket, wait};
 use tests::secondary::Key;
 use tests::serving::Serving;
 
@@ -98,23 +97,6 @@ fn serve(folder: &Folder, dns: SocketAddr, primaries: &[(&str, &[SocketAddr], Op
     }
     let file = folder.write("pointsman.toml", text);
     Serving::start(folder, &["--config", &file, "--listen", &dns.to_string()])
-}
-
-/// Asks until the answer is as wanted.
-fn wait(server: SocketAddr, name: &str, rtype: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
-    let until = Instant::now() + PROGRAM_WAIT;
-    let socket = socket(server);
-    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("the bound is not zero");
-    let mut last: io::Result<Answer>;
-    loop {
-        let message = Question::new(name, rtype).edns().message();
-        last = exchange(&socket, &message).map(|octets| Answer::read(&octets));
-        match last {
-            Ok(answer) if wanted(&answer) => return answer,
-            _ => assert!(Instant::now() < until, "{name} {rtype}: {last:?}"),
-        }
-        rest();
-    }
 }
 
 fn has(expected: String) -> impl Fn(&Answer) -> bool {

@@ -57,7 +57,7 @@ pub use reverse::{AskedAddress, FaceAddress, KnownAddress, ReverseStatus, Upstre
 pub use server::{NewServerState, ServerState};
 pub use status::{
     Changed, Counters, Counts, ExternalState, FailingZone, Health, ImportState, PartitionState, PrimaryState,
-    Status, StoreState, TransferState, WorkerState,
+    Status, StoreState, TransferState, WorkerState, ZoneLeftAlone,
 };
 pub use target::Target;
 pub use trace::{

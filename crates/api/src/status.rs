@@ -200,6 +200,23 @@ pub struct PrimaryState {
     /// The first ten of those that fail, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first: Vec<FailingZone>,
+    /// Others that catalogs list and that are not taken, for they are here otherwise; and catalogs that are broken.
+    #[serde(default)]
+    pub left_alone: u64,
+    /// The first ten of these, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first_left_alone: Vec<ZoneLeftAlone>,
+}
+
+/// A zone that a catalog lists and that is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ZoneLeftAlone {
+    /// Its name.
+    #[schema(example = "example.com.")]
+    pub zone: String,
+    /// Why.
+    #[schema(example = "catalog.example. lists it; it has been put here, and stays as it is")]
+    pub message: String,
 }
 
 /// A zone that its primary does not give.

@@ -3,8 +3,10 @@
 //! A book is a value of shared parts, as the generation in it is: a copy costs little, so every edit is tried
 //! on a copy, and one that is refused leaves nothing behind.
 
+mod catalogs;
 mod condition;
 mod following;
+mod members;
 mod partitions;
 mod policies;
 mod refused;
@@ -28,10 +30,11 @@ use crate::health::record::Record;
 use crate::health::{Probes, Table};
 use crate::names::NameHash;
 use crate::signing::Signing;
-use crate::transfer::{Primaries, PrimaryZones, Secondaries};
+use crate::transfer::{Primaries, Secondaries};
 use crate::zone::read::{self, Master};
 use crate::zone::{Changed, Operation, Update, View, Zone, push_record};
 pub use condition::{Condition, Etag};
+pub use members::Listed;
 pub use partitions::Partitioned;
 pub use refused::{Refused, Unmade};
 pub use serials::Raised;
@@ -59,12 +62,14 @@ pub struct Book {
     pub imports: Arc<BTreeMap<String, String>>,
     /// Who follows which zone: their serial numbers must grow.
     pub secondaries: Arc<Secondaries>,
-    /// Who gives us which zone: nobody else may change it.
+    /// Who gives us which zone: nobody else may change it, nor one that a catalog of theirs lists.
     pub primaries: Arc<Primaries>,
     /// What is signed by; nothing is known of it before the start is over.
     pub signing: Option<Arc<Signing>>,
     /// Zones whose proofs tell of other types at names of policies than these answer, until [`Book::sign_proofs`].
     unproven: BTreeSet<Box<[u8]>>,
+    /// The serial number that a catalog begins with which is made here: greater than any that was lost with a store.
+    pub first_serial: u32,
     /// The probes that policies may name.
     pub probes: Arc<Probes>,
     /// Whether zones may have been deleted since the start: a new one may have the serial number of one that secondaries
@@ -176,6 +181,9 @@ pub enum Edit {
     Secondaries(Arc<Secondaries>),
     /// Sets who gives us which zone. Nor is this stored.
     Primaries(Arc<Primaries>),
+    /// Has those zones that catalogs list, and no longer those that they do not; and has catalogs that are made here list
+    /// what they should.
+    Catalogs,
     /// Sets what is signed by in signed zones. Nor is this stored.
     Signing(Arc<Signing>),
     /// Sets which zones are answered from at which address. Nor is this stored.
@@ -348,6 +356,7 @@ impl Book {
             primaries: Arc::default(),
             signing: None,
             unproven: BTreeSet::new(),
+            first_serial: 1,
             probes: Arc::default(),
             zones_were_deleted: false,
         };
@@ -388,8 +397,15 @@ impl Book {
 
     /// Goes by these primaries from now on: what they give is awaited until it comes.
     pub fn choose_primaries(&mut self, primaries: Arc<Primaries>) {
-        self.generation.primary_zones = Arc::new(PrimaryZones::from(&*primaries));
         self.primaries = primaries;
+        self.mark_catalogs();
+        self.list_given();
+    }
+
+    /// Goes by these secondaries from now on.
+    pub fn choose_secondaries(&mut self, secondaries: Arc<Secondaries>) {
+        self.secondaries = secondaries;
+        self.mark_catalogs();
     }
 
     /// Sets whether a zone may not be answered from, as its primary does not confirm it.
@@ -404,17 +420,23 @@ impl Book {
     pub fn apply(&mut self, edit: Edit) -> Result<Vec<Change>, Refused> {
         match edit {
             Edit::PutZone { zone, text, master, condition, since, by_primary } => {
-                if !by_primary {
-                    self.check_given(zone.origin(), Some(&master))?;
-                }
+                let origin = zone.origin().clone();
+                self.check_given(&origin, Some(&master), by_primary)?;
                 if let Some(since) = since {
                     self.check_unchanged(&since)?;
                 }
-                self.put_zone(*zone, text.as_deref(), &master, &condition)
+                let mut changes = self.put_zone(*zone, text.as_deref(), &master, &condition)?;
+                if !by_primary {
+                    changes.extend(self.forget_member(&origin));
+                }
+                Ok(changes)
             }
             Edit::DeleteZone { origin, condition } => {
-                self.check_given(&folded(&origin, "origin")?, None)?;
-                self.delete_zone(&origin, &condition)
+                let name = folded(&origin, "origin")?;
+                self.check_given(&name, None, false)?;
+                let mut changes = self.delete_zone(&origin, &condition)?;
+                changes.extend(self.forget_member(&name));
+                Ok(changes)
             }
             Edit::AddRegion { name } => self.add_region(name),
             Edit::HaveRegions { names } => self.have_regions(names),
@@ -438,7 +460,8 @@ impl Book {
                 Ok(vec![])
             }
             Edit::Secondaries(secondaries) => {
-                self.secondaries = secondaries;
+                self.choose_secondaries(secondaries);
+                self.check_catalogs()?;
                 Ok(vec![])
             }
             Edit::Primaries(primaries) => {
@@ -448,6 +471,10 @@ impl Book {
                     self.choose_signing(signing)?;
                 }
                 Ok(vec![])
+            }
+            Edit::Catalogs => {
+                let followed = self.follow_catalogs()?;
+                Ok([followed, self.make_catalogs()].concat())
             }
             Edit::Signing(signing) => {
                 self.choose_signing(signing)?;

@@ -284,6 +284,34 @@ impl Editor {
         self.apply(vec![Edit::Expired { zone: Box::new(zone), expired }]).await
     }
 
+    /// Has those zones that catalogs list, and no longer those that they do not; returns what is left alone, and why.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn follow_catalogs(&self) -> Result<BTreeMap<Vec<u8>, String>, Refused> {
+        let book = self.book();
+        // There may be a hundred thousand of them.
+        let listed = tokio::task::spawn_blocking(move || book.listed()).await?;
+        if !listed.is_done() {
+            self.apply(vec![Edit::Catalogs]).await?;
+        }
+        Ok(listed.ignored)
+    }
+
+    /// Has the catalogs that are made here list what they should.
+    ///
+    /// # Errors
+    /// [`Refused`]: another zone is in the place of one.
+    pub async fn make_catalogs(&self) -> Result<(), Refused> {
+        let mut trial = Book::clone(&self.book());
+        trial.check_catalogs()?;
+        let made = tokio::task::spawn_blocking(move || trial.make_catalogs()).await?;
+        if !made.is_empty() {
+            self.apply(vec![Edit::Catalogs]).await?;
+        }
+        Ok(())
+    }
+
     /// Deletes a zone.
     ///
     /// # Errors

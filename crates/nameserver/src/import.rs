@@ -99,7 +99,8 @@ pub fn check(
 ) -> Result<Generation, Faults> {
     let mut book = Book::load(stored, 0, Settings::default())?;
     book.probes = Arc::new(probes.clone());
-    book.secondaries = Arc::new(transfer.secondaries.clone());
+    book.choose_secondaries(Arc::new(transfer.secondaries.clone()));
+    book.check_catalogs()?;
     book.choose_primaries(Arc::new(transfer.primaries.clone()));
     let edits = edits(imports, &book, &mut Vec::new())?;
     let faults = try_on(&mut book, edits);
@@ -279,12 +280,18 @@ impl Edits<'_> {
         let former = format!("{source} as {origin}");
         let imported = self.news(format!("zone {origin}"), Some(&former), &digest);
         // One that a primary gives is refused each time that its file is named, not only where that is new.
-        if imported.is_some() || self.primaries.give(zone.origin()) {
+        if imported.is_some() || self.is_given(zone.origin().wire()) {
             tracing::info!(zone = origin, file = source, "a zone is read");
             let put = Edit::put_zone(zone, master, Condition::Always, false);
             self.edits.extend([put].into_iter().chain(imported));
         }
         Ok(())
+    }
+
+    /// Whether primaries are to give a zone from now on: by its name, or by a catalog.
+    fn is_given(&self, zone: &[u8]) -> bool {
+        let by_catalog = self.book.generation.primary_zones.named_for(zone);
+        self.primaries.name(zone) || by_catalog.is_some_and(|catalog| self.primaries.name(catalog))
     }
 
     fn policy(&mut self, path: &Path) -> Result<(), Faults> {

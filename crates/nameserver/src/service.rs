@@ -224,6 +224,9 @@ impl Service {
     /// Imports, and starts all that serves. Where it fails, what was started goes on.
     async fn begin(&mut self, imports: &[Import], mut prepared: Prepared) -> Result<(), StartError> {
         import(&self.editor, imports).await?;
+        if let Err(cause) = self.editor.make_catalogs().await {
+            tracing::error!(%cause, "what catalogs list is not changed");
+        }
         self.warn_of_steered();
         self.warn_of_views();
         self.warn_of_keys();

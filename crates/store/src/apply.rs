@@ -76,6 +76,10 @@ pub(crate) fn apply(sql: &Connection, known: &mut Known, generation: i64, change
             run("DELETE FROM import WHERE path = ?", &[path])?;
             run("INSERT INTO import (path, digest) VALUES (?, ?)", &[path, digest])?;
         }
+        Change::ForgetImport { path } => {
+            let gone = run("DELETE FROM import WHERE path = ?", &[path])?;
+            there_was(gone > 0, || format!("there is no import {path}"))?;
+        }
     }
     Ok(())
 }

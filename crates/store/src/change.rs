@@ -71,6 +71,11 @@ pub enum Change {
         /// The digest of its content.
         digest: String,
     },
+    /// Forgets that something was imported, which there is.
+    ForgetImport {
+        /// Its path.
+        path: String,
+    },
 }
 
 impl fmt::Display for Change {
@@ -92,6 +97,7 @@ impl fmt::Display for Change {
                 write!(f, "server {server} {}", if *up { "up" } else { "down" })
             }
             Change::Imported { path, .. } => write!(f, "file {path} imported"),
+            Change::ForgetImport { path } => write!(f, "file {path} forgotten"),
         }
     }
 }

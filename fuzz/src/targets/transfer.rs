@@ -53,7 +53,7 @@ pub(super) static TRANSFERS: LazyLock<Transfers> = LazyLock::new(|| {
     let secondaries = Secondaries(vec![rule("127.0.0.0/8", None), rule("", Some(KEY.clone()))]);
     let zones = [b"\x05given\0".to_vec()].into();
     let addresses = vec!["127.0.0.1:53".parse().expect("an address")];
-    let primaries = Primaries(vec![Primary { zones, addresses, key: None, tls: None }]);
+    let primaries = Primaries(vec![Primary { zones, addresses, ..Primary::default() }]);
     let updaters = Updaters(vec![Updater { key: Some(KEY.clone()), ..Updater::default() }]);
     Transfers::new(Config { keys, secondaries, primaries, updaters })
 });

@@ -152,8 +152,10 @@ impl<'a> Response<'a> {
             let Some(zone) = self.zones.closest(current.folded, above, hash) else {
                 return if current.is_asked { self.of_no_zone() } else { Ok(()) };
             };
-            if zone.is_expired() {
-                return if current.is_asked { self.expired() } else { Ok(()) };
+            if zone.is_withheld()
+                && let Some(why) = self.withheld(zone, current)
+            {
+                return why;
             }
             let next = match (self.at(zone, current, &mut chain)?, chain.next.take()) {
                 (Outcome::Alias, Some(next)) => next,
@@ -515,12 +517,20 @@ impl<'a> Response<'a> {
         Ok(())
     }
 
-    /// The zone is ours, and nobody says any more that it is as it was (RFC 1034 §4.3.5).
+    /// The zone is ours, and nobody says any more that it is as it was (RFC 1034 §4.3.5); or it is a catalog, and not for
+    /// clients: those who follow it ask for its SOA record first. `None` where it is answered from nevertheless.
     #[cold]
-    fn expired(&mut self) -> Result<(), Full> {
-        self.end.rcode = Rcode::SERVFAIL.into();
-        self.end.extended_error = Some(ExtendedError::InvalidData);
-        Ok(())
+    fn withheld(&mut self, zone: &Zone, current: Current<'_>) -> Option<Result<(), Full>> {
+        if !current.is_asked {
+            return Some(Ok(()));
+        }
+        if zone.is_expired() {
+            self.end.rcode = Rcode::SERVFAIL.into();
+            self.end.extended_error = Some(ExtendedError::InvalidData);
+            return Some(Ok(()));
+        }
+        let is_soa = self.query.rtype == Rtype::SOA && current.folded.wire() == zone.origin().wire();
+        (!is_soa).then(|| self.refused(ExtendedError::Prohibited))
     }
 
     /// A zone is given by `transfer` alone: not over UDP (RFC 5936 §4.2), nor without the SOA record that is known (RFC 1995

@@ -508,7 +508,7 @@ fn what_is_answered_depends_on_the_address_that_was_asked() {
     // What is to come from a primary is only awaited where it would be answered from.
     let zones = [wire("example"), wire("awaited")].into();
     let primaries = Primaries(vec![Primary { zones, ..Primary::default() }]);
-    generation.primary_zones = Arc::new(PrimaryZones::from(&primaries));
+    generation.primary_zones = Arc::new(PrimaryZones::new(&primaries, []));
     for (local, name, expected) in [
         ("192.0.2.55", "x.awaited", "SERVFAIL"),
         ("192.0.2.53", "awaited", "REFUSED"),

@@ -121,7 +121,10 @@ impl Book {
     ) -> Result<Book, Faults> {
         (book.secondaries, book.signing) = (Arc::default(), None);
         fill(&mut book)?;
-        book.secondaries = self.secondaries.clone();
+        if book.imports != self.imports {
+            book.list_given();
+        }
+        book.choose_secondaries(self.secondaries.clone());
         if let Some(signing) = &self.signing {
             book.go_on_signing(signing.clone(), false, &self.generation)?;
         }

@@ -368,7 +368,7 @@ impl Book {
     }
 
     /// The policy at a name.
-    fn policy_of(&self, name: &Folded) -> Option<PolicyId> {
+    pub(super) fn policy_of(&self, name: &Folded) -> Option<PolicyId> {
         let hash = &self.generation.hash;
         self.generation.zones.all().closest(name, false, hash)?.policy_at(name, hash)
     }

@@ -59,7 +59,7 @@ impl Book {
 
     /// Whether a zone is signed here: what a primary gives is served as it is.
     fn signs(&self, signing: &Signing, zone: &Zone) -> bool {
-        !self.primaries.give(zone.origin()) && signing.signs(zone)
+        !self.generation.primary_zones.have(zone.origin()) && signing.signs(zone)
     }
 
     /// A zone with its policies, signed where that is done here.

@@ -748,7 +748,7 @@ fn a_zone_is_signed_anew_with_each_period_and_as_long_as_its_key_is_here() {
     // What a primary gives is served as it is.
     let mut given = here.book.clone();
     let zones = [folded("example", "").unwrap().wire().to_vec()].into();
-    let primary = Primary { zones, addresses: vec![], key: None, tls: None };
+    let primary = Primary { zones, ..Primary::default() };
     given.apply(Edit::Primaries(Arc::new(Primaries(vec![primary])))).unwrap();
     for unsigned in [without, given] {
         let zone = SignedHere::served(&unsigned);

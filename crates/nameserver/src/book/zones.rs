@@ -62,6 +62,7 @@ impl Book {
         let text = text.ok_or_else(|| too_long(&origin))?;
         let mut faults = Faults::default();
         self.check_serial(&zone, master, text).unwrap_or_else(|fault| faults.push(fault));
+        self.check_catalog(&zone, master).unwrap_or_else(|found| faults.append(found));
         let (name, hash) = (zone.origin().clone(), self.generation.hash.clone());
         let before = self.generation.zones.all().get(&name, &hash).cloned();
         self.place_zone(zone, before.clone(), Some(master)).unwrap_or_else(|found| faults.append(found));
@@ -79,6 +80,7 @@ impl Book {
     ) -> Result<(), Faults> {
         let hash = self.generation.hash.clone();
         let origin = zone.origin().clone();
+        zone.set_catalog(self.is_catalog(origin.wire()));
         let mut faults = Faults::default();
         let (mut moved, mut steered) = (Vec::new(), Vec::new());
         // A zone that holds no name of a policy has none to give away, and all others below are in zones of their own.
@@ -152,13 +154,32 @@ impl Book {
         });
     }
 
-    /// Holds a zone that a primary gives us to what that gives.
-    pub(super) fn check_given(&self, origin: &Folded, master: Option<&Master<'_>>) -> Result<(), Refused> {
-        if !self.primaries.give(origin) {
-            return Ok(());
+    /// Holds a zone that a primary gives us to what that gives, and another one to what others put.
+    pub(super) fn check_given(
+        &self,
+        origin: &Folded,
+        master: Option<&Master<'_>>,
+        by_primary: bool,
+    ) -> Result<(), Refused> {
+        if self.secondaries.have_catalog(origin.wire()) {
+            let what =
+                format!("{origin:?} is a catalog that is made here, of the zones that secondaries may take");
+            let expected = "another zone, or no `catalog` of this name in [[secondary]]";
+            let fault = fault(master, (origin.wire(), Rtype::SOA), origin, what, expected);
+            return Err(Refused::Faults(fault.into()));
         }
-        let what = format!("{origin:?} is given by a primary");
-        let expected = "a change there, or the zone taken out of [[primary]]";
+        let (what, expected) = match (self.generation.primary_zones.have(origin), by_primary) {
+            (true, true) | (false, false) => return Ok(()),
+            (true, false) => (
+                format!("{origin:?} is given by a primary"),
+                "a change there, or the zone taken out of [[primary]], or of its catalog",
+            ),
+            // It was asked for before.
+            (false, true) => (
+                format!("{origin:?} is given by no primary any more"),
+                "a zone of [[primary]] or of a catalog",
+            ),
+        };
         let fault = fault(master, (origin.wire(), Rtype::SOA), origin, what, expected);
         Err(Refused::Faults(fault.into()))
     }
@@ -246,7 +267,7 @@ fn quoting(mut faults: Faults, text: &[u8]) -> Faults {
 }
 
 /// A fault of a zone: at the first record of a type at a name, or of the whole where its text is not at hand.
-fn fault(
+pub(super) fn fault(
     master: Option<&Master<'_>>,
     (owner, rtype): (&[u8], Rtype),
     origin: &Folded,

@@ -280,14 +280,17 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
             let drafted = draft(shared, runtime, &before, standing)?.and_then(|mut draft| {
                 let raised =
                     draft.raise_serials(&published, &before.generation).map_err(|faults| told(&faults))?;
-                Ok((draft, raised))
+                // Who publishes a change, has catalogs list it.
+                let is_direct = seen.changes != seen.published;
+                let listed = if is_direct { draft.make_catalogs() } else { Vec::new() };
+                Ok((draft, raised, listed))
             });
             (seen, drafted)
         }
         Err(StoreError::Corrupt { what, .. }) => (seen, Err(what)),
         Err(error) => return Err(error),
     };
-    let (mut draft, raised) = match drafted {
+    let (mut draft, raised, listed) = match drafted {
         Ok(drafted) => drafted,
         Err(why) => return refuse(shared, runtime, seen, why),
     };
@@ -297,7 +300,7 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
         counters.followed.fetch_add(1, Ordering::Relaxed);
         store.take(seen);
     } else {
-        match runtime.block_on(store.publish_direct(seen, &raised.changes)) {
+        match runtime.block_on(store.publish_direct(seen, &[&raised.changes[..], &listed].concat())) {
             Ok(number) => draft.generation.number = number,
             Err(CommitError::Store(error)) => return Err(error),
             Err(CommitError::Refused { what, .. }) => return refuse(shared, runtime, seen, what),

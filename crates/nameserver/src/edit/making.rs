@@ -159,6 +159,9 @@ fn commit(shared: &Shared, requests: Vec<Request>, may_part: bool, runtime: &Han
     };
     // Once for all of them, for it takes each zone as a whole.
     draft.sign_proofs();
+    if draft.may_list_others(&before, &changes) {
+        changes.extend(draft.make_catalogs());
+    }
     match store_changes(shared, number, &changes, runtime) {
         Ok(number) => {
             draft.generation.number = number;

@@ -106,7 +106,8 @@ impl Prepared {
         let clock = Clock::new();
         let external = learning.as_ref().map(|learning| (learning.external().clone(), clock));
         let transfers = Arc::new(Transfers::new(options.transfer));
-        book.secondaries = Arc::new(transfers.config().secondaries.clone());
+        book.first_serial = clock.now().unix.as_secs() as u32;
+        book.choose_secondaries(Arc::new(transfers.config().secondaries.clone()));
         book.choose_primaries(Arc::new(transfers.config().primaries.clone()));
         refresher::begin(&transfers, &mut book, &confirmed, clock.now());
         book.generation.choose_views(options.views.into());

@@ -18,6 +18,7 @@
 //! - [`notify`]: when which notification is sent; [`notifier`]: the task that sends them.
 //! - [`primaries`]: who gives us zones; `notified`: what they tell of them; [`refresh`]: when each is asked for;
 //!   [`incoming`]: the messages of a zone that comes; [`refresher`]: the task that asks.
+//! - [`catalog`]: zones that tell which zones there are (RFC 9432).
 //! - [`updaters`]: who may change what; [`update`]: what clients change (RFC 2136).
 //! - [`counters`]: what is counted.
 //!
@@ -28,6 +29,7 @@
 //! answer everybody with that half. So a policy is refused in a zone that a secondary follows by name.
 
 mod answering;
+pub mod catalog;
 pub mod counters;
 pub mod incoming;
 pub mod keys;
@@ -44,10 +46,11 @@ pub mod signature;
 pub mod update;
 pub mod updaters;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::{FailingZone, PrimaryState};
+use api::{FailingZone, PrimaryState, ZoneLeftAlone};
 use net::admission::Admission;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -92,6 +95,8 @@ pub struct Transfers {
     refusal_logged: AtomicU64,
     /// When which zone is asked for; notifications hasten it.
     refreshes: Mutex<Refreshes>,
+    /// Zones that catalogs list and that are left alone, and why.
+    ignored: Mutex<BTreeMap<Vec<u8>, String>>,
     /// A notification has come.
     notified: Notify,
     /// Where updates wait.
@@ -119,6 +124,7 @@ impl Transfers {
             counters: Arc::default(),
             refusal_logged: AtomicU64::new(0),
             refreshes: Mutex::default(),
+            ignored: Mutex::default(),
             notified: Notify::new(),
             waiting,
             taken: Mutex::new(Some(taken)),
@@ -145,21 +151,40 @@ impl Transfers {
         self.refreshes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes which zones that catalogs list are left alone, and why; returns those of which that is new.
+    fn ignore(&self, ignored: BTreeMap<Vec<u8>, String>) -> Vec<(Vec<u8>, String)> {
+        let mut known = self.ignored();
+        let new = ignored.iter().filter(|(zone, why)| known.get(*zone) != Some(why));
+        let new = new.map(|(zone, why)| (zone.clone(), why.clone())).collect();
+        *known = ignored;
+        new
+    }
+
+    /// Zones that catalogs list and that are left alone, and why.
+    fn ignored(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, String>> {
+        self.ignored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The same, as the status tells it.
     pub fn primary_state(&self) -> PrimaryState {
-        let refreshes = self.refreshes();
+        let (refreshes, ignored) = (self.refreshes(), self.ignored());
         let failing = |&(_, refresh): &(&[u8], &Refresh)| refresh.is_expired() || refresh.why().is_some();
-        let first = refreshes.zones().filter(failing).take(FAILING_TOLD).map(|(zone, refresh)| FailingZone {
+        let first = refreshes.zones().filter(failing).map(|(zone, refresh)| FailingZone {
             zone: dns::name::to_text(zone),
             confirmed_at: refresh.confirmed_at(),
             expired: refresh.is_expired(),
             message: refresh.why().unwrap_or_default().into(),
         });
+        let left_alone = ignored
+            .iter()
+            .map(|(zone, why)| ZoneLeftAlone { zone: dns::name::to_text(zone), message: why.clone() });
         PrimaryState {
             zones: refreshes.zones().len() as u64,
             failing: refreshes.zones().filter(failing).count() as u64,
             expired: refreshes.zones().filter(|(_, refresh)| refresh.is_expired()).count() as u64,
-            first: first.collect(),
+            first: first.take(FAILING_TOLD).collect(),
+            left_alone: ignored.len() as u64,
+            first_left_alone: left_alone.take(FAILING_TOLD).collect(),
         }
     }
 

@@ -44,7 +44,7 @@ impl Transfers {
             Ok(signer) => signer,
             Err(reply) => return Some(reply.into()),
         };
-        let rcode = self.notice(query.name, asked, signer.as_ref(), now);
+        let rcode = self.notice(generation, query.name, asked, signer.as_ref(), now);
         let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
         let mut suffixes = Suffixes::new();
         let length = beside.writer(&query, &mut suffixes, &mut out[..room]).map(|writer| {
@@ -56,10 +56,18 @@ impl Transfers {
     }
 
     /// Has the zone asked for, where its primary tells of it; returns what is answered.
-    fn notice(&self, zone: &Folded, asked: &Asked<'_>, signer: Option<&Signer>, now: Now) -> Rcode {
+    fn notice(
+        &self,
+        generation: &Generation,
+        zone: &Folded,
+        asked: &Asked<'_>,
+        signer: Option<&Signer>,
+        now: Now,
+    ) -> Rcode {
         let client = asked.client.to_canonical();
         let key = signer.map(|signer| &**signer.key());
-        match self.config().primaries.of(zone.wire()) {
+        let (config, named) = (self.config(), generation.primary_zones.named_for(zone.wire()));
+        match named.and_then(|named| config.primaries.of(named)) {
             None => {
                 count(&self.counters.notified_no_zone);
                 Rcode::NOTAUTH

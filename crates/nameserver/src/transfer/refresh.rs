@@ -121,14 +121,16 @@ pub struct Kept {
 }
 
 impl Refreshes {
-    /// Keeps these zones and forgets all others; new ones are due now. Returns those of the forgotten that had expired:
-    /// whose they are now, nobody has to confirm.
+    /// Keeps these zones and forgets all others; new ones are due now, and so are those that were here and are not any more.
+    /// Returns those of the forgotten that had expired: whose they are now, nobody has to confirm.
     #[must_use = "what had expired is answered from again"]
     pub fn keep<'z>(&mut self, zones: impl Iterator<Item = (&'z [u8], Kept)>, now: Now) -> Vec<Vec<u8>> {
         let mut kept = HashSet::new();
         for (zone, Kept { timers, confirmed_at }) in zones {
             kept.insert(zone.to_vec());
-            if !self.zones.contains_key(zone) {
+            let known = self.zones.get(zone);
+            let is_gone = known.is_some_and(|known| known.timers.is_some() && timers.is_none());
+            if known.is_none() || is_gone {
                 // A clock that was set back since leaves it all its time.
                 let age = confirmed_at.map_or(0, |at| now.unix.as_secs().saturating_sub(at));
                 let left = timers.map(|timers| timers.expire.saturating_sub(Duration::from_secs(age)));
@@ -146,8 +148,11 @@ impl Refreshes {
                     is_expired: false,
                     why: None,
                 };
+                let before = self.zones.insert(zone.to_vec(), new);
+                if let Some(next) = before.and_then(|before| before.next) {
+                    self.by_time.remove(&(next, zone.to_vec()));
+                }
                 self.by_time.insert((now, zone.to_vec()));
-                self.zones.insert(zone.to_vec(), new);
             }
         }
         self.by_time.retain(|(_, zone)| kept.contains(zone));
@@ -362,8 +367,22 @@ mod tests {
         assert_eq!(zones.expired(s(2_009)), None);
         assert_eq!(zones.expired(s(2_010)).as_deref(), Some(A));
         assert_eq!(zones.expired(s(2_010)).as_deref(), Some(B));
-        assert_eq!(zones.keep([(B, unknown(None))].into_iter(), at(2_020)), [A], "its primary is gone");
+        assert_eq!(zones.keep([(B, unknown(Some(soa)))].into_iter(), at(2_020)), [A], "its primary is gone");
         assert!(zones.is_expired(B) && !zones.is_expired(A));
+    }
+
+    #[test]
+    fn a_zone_that_is_here_no_more_is_asked_for_at_once() {
+        let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(4));
+        let soa = timers(100, 50, 1_000);
+        assert!(zones.keep([(A, unknown(None))].into_iter(), at(10)).is_empty());
+        assert_eq!(zones.due(s(10)), Some((A.to_vec(), None)));
+        zones.confirmed(A, soa, at(10), &mut rng);
+        assert!(zones.keep([(A, unknown(Some(soa)))].into_iter(), at(20)).is_empty());
+        assert_eq!(zones.due(s(20)), None);
+        assert!(zones.keep([(A, unknown(None))].into_iter(), at(30)).is_empty());
+        assert_eq!(zones.due(s(30)), Some((A.to_vec(), None)));
+        assert_eq!((zones.due(s(30)), zones.next_due(), zones.next_expired()), (None, None, None));
     }
 
     #[test]

@@ -43,6 +43,10 @@ pub const ZONE_WAIT: Duration = Duration::from_secs(900);
 /// How long it is gathered at least what primaries confirmed before it is stored: one sync of the disk for all.
 pub const STORED_AFTER: Duration = Duration::from_secs(60);
 
+/// How long zones that catalogs list and that are left alone stay so before it is looked again: whoever has put them may have
+/// deleted them.
+pub const LEFT_ALONE: Duration = Duration::from_secs(60);
+
 /// How long to wait where there is nothing to do.
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -67,14 +71,26 @@ pub async fn run(
     mut rng: Rng,
     shutdown: Shutdown,
 ) {
-    let mut choices = transfers.changes();
+    let (mut choices, mut changes) = (transfers.changes(), editor.published().changes());
     let mut stored_at = Duration::ZERO;
+    let mut catalogs = Catalogs::default();
+    let mut given = editor.book().generation.primary_zones.clone();
     let mut asking: JoinSet<Outcome> = JoinSet::new();
     let mut asked: HashMap<task::Id, Vec<u8>> = HashMap::new();
     loop {
         let now = clock.now().monotonic;
         while let Some(zone) = expired(&transfers, now) {
             set_expired(&editor, zone, true).await;
+        }
+        let has_followed = catalogs.follow(&transfers, &editor, now).await;
+        let book = editor.book();
+        if has_followed || !Arc::ptr_eq(&given, &book.generation.primary_zones) {
+            given = book.generation.primary_zones.clone();
+            // What is new may have been anybody's: its time begins now.
+            for zone in keep(&transfers, &book, &BTreeMap::new(), clock.now()) {
+                let zone = Folded::read(&zone).expect("the name of a zone is valid");
+                set_expired(&editor, zone, false).await;
+            }
         }
         if now >= stored_at {
             store(&transfers, &editor).await;
@@ -85,9 +101,9 @@ pub async fn run(
             && let Some((zone, told_by)) = due()
         {
             let asker = Asker { editor: editor.clone(), local: local.clone(), clock, rng: rng.fork() };
-            let (name, config) = (zone.clone(), transfers.config());
+            let (name, config, given) = (zone.clone(), transfers.config(), given.clone());
             let handle = asking.spawn(async move {
-                match config.primaries.of(&name) {
+                match given.named_for(&name).and_then(|named| config.primaries.of(named)) {
                     Some(primary) => asker.refresh(&name, primary, told_by).await,
                     None => Outcome::Failed("no primary gives it any more".into()),
                 }
@@ -99,19 +115,15 @@ pub async fn run(
             // What is due and finds no place waits for one.
             let due = refreshes.next_due().filter(|_| asking.len() < AT_ONCE);
             let stored = refreshes.unstored().next().map(|_| stored_at);
-            let next = due.into_iter().chain(refreshes.next_expired()).chain(stored).min();
+            let next =
+                due.into_iter().chain(refreshes.next_expired()).chain(stored).chain(catalogs.again).min();
             next.map_or(LONG, |next| next.saturating_sub(now))
         };
         tokio::select! {
             () = shutdown.wait() => break,
-            Ok(()) = choices.changed() => {
-                choices.borrow_and_update();
-                // What is new may have been anybody's: its time begins now.
-                for zone in keep(&transfers, &editor.book(), &BTreeMap::new(), clock.now()) {
-                    let zone = Folded::read(&zone).expect("the name of a zone is valid");
-                    set_expired(&editor, zone, false).await;
-                }
-            }
+            Ok(()) = choices.changed() => drop(choices.borrow_and_update()),
+            // Others may have changed a catalog in the same store.
+            Ok(()) = changes.changed(), if !catalogs.seen.is_empty() => drop(changes.borrow_and_update()),
             Some(ended) = asking.join_next_with_id() => {
                 let (id, outcome) = match ended {
                     Ok(ended) => ended,
@@ -127,10 +139,45 @@ pub async fn run(
     store(&transfers, &editor).await;
 }
 
-/// Goes by the zones that the operator has chosen; returns those that had expired and have no primary any more.
+/// What catalogs were, as of the last time that was done what they say.
+#[derive(Default)]
+struct Catalogs {
+    seen: Vec<Arc<Zone>>,
+    /// When it is looked again, whatever they say.
+    again: Option<Duration>,
+}
+
+impl Catalogs {
+    /// Has those zones that catalogs list, where one is another than it was; returns whether that was so.
+    async fn follow(&mut self, transfers: &Transfers, editor: &Editor, now: Duration) -> bool {
+        let book = editor.book();
+        let seen: Vec<Arc<Zone>> = book.catalogs().cloned().collect();
+        let is_same = |(zone, seen): (&Arc<Zone>, &Arc<Zone>)| zone.has_records_of(seen);
+        let are_same = seen.len() == self.seen.len() && seen.iter().zip(&self.seen).all(is_same);
+        if are_same && self.again.is_none_or(|again| now < again) {
+            return false;
+        }
+        let followed = editor.follow_catalogs().await;
+        let has_failed = followed.is_err();
+        match followed {
+            Ok(ignored) => {
+                self.seen = seen;
+                for (zone, why) in transfers.ignore(ignored) {
+                    let zone = Folded::read(&zone).expect("the name of a zone is valid");
+                    tracing::warn!(?zone, why, "a zone that a catalog lists is left alone");
+                }
+            }
+            // The store's own complaint is in the status.
+            Err(cause) => tracing::warn!(%cause, "what catalogs list is not taken; it is tried again"),
+        }
+        self.again = (has_failed || !transfers.ignored().is_empty()).then(|| now + LEFT_ALONE);
+        true
+    }
+}
+
+/// Goes by the zones that are given; returns those that had expired and have no primary any more.
 fn keep(transfers: &Transfers, book: &Book, confirmed: &BTreeMap<String, u64>, now: Now) -> Vec<Vec<u8>> {
-    let config = transfers.config();
-    let zones = config.primaries.zones().map(|zone| {
+    let zones = book.generation.primary_zones.iter().map(|zone| {
         let name = Folded::read(zone).expect("the name of a zone is valid");
         let here = book.generation.zones.all().get(&name, &book.generation.hash);
         let timers = here.and_then(|zone| Timers::of(zone.soa().data().next()?));

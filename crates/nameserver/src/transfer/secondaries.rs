@@ -1,6 +1,6 @@
 //! Who follows our zones: who may take them, and who is told of changes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ use super::keys::Key;
 pub struct Secondary {
     /// The zones' names, folded, in wire form; all zones where there is none. Each zone is looked up after each change.
     pub zones: HashSet<Vec<u8>>,
+    /// The catalog (RFC 9432) that is made of those zones and that they follow, too: its name, folded, in wire form.
+    pub catalog: Option<Vec<u8>>,
     /// The addresses that may ask; any where there is none.
     pub from: Vec<Prefix>,
     /// The key that requests must be signed with, and that notifications are signed with.
@@ -28,6 +30,11 @@ pub struct Secondaries(pub Vec<Secondary>);
 
 impl Secondary {
     fn follows(&self, zone: &Folded) -> bool {
+        self.lists(zone) || self.catalog.as_deref() == Some(zone.wire())
+    }
+
+    /// Whether its catalog lists the zone, where it has one.
+    fn lists(&self, zone: &Folded) -> bool {
         self.zones.is_empty() || self.zones.contains(zone.wire())
     }
 
@@ -42,7 +49,10 @@ impl Secondary {
 impl Secondaries {
     /// Whether these follow the same zones as others, each by each.
     pub fn follow_as(&self, others: &Secondaries) -> bool {
-        self.0.iter().map(|each| &each.zones).eq(others.0.iter().map(|each| &each.zones))
+        let followed = |all: &Secondaries| -> Vec<_> {
+            all.0.iter().map(|each| (each.zones.clone(), each.catalog.clone())).collect()
+        };
+        followed(self) == followed(others)
     }
 
     /// Whether anybody follows the zone.
@@ -53,6 +63,21 @@ impl Secondaries {
     /// Whether one of them follows the zone by its name, not just as one of all zones.
     pub fn name(&self, zone: &Folded) -> bool {
         self.0.iter().any(|secondary| !secondary.zones.is_empty() && secondary.follows(zone))
+    }
+
+    /// The catalogs that are made for them, in wire form.
+    pub fn catalogs(&self) -> BTreeSet<&[u8]> {
+        self.0.iter().filter_map(|secondary| secondary.catalog.as_deref()).collect()
+    }
+
+    /// Whether a zone is one of these catalogs.
+    pub fn have_catalog(&self, zone: &[u8]) -> bool {
+        self.0.iter().any(|secondary| secondary.catalog.as_deref() == Some(zone))
+    }
+
+    /// Whether a catalog lists a zone.
+    pub fn list(&self, catalog: &[u8], zone: &Folded) -> bool {
+        self.0.iter().any(|secondary| secondary.catalog.as_deref() == Some(catalog) && secondary.lists(zone))
     }
 
     /// Whether a request may have the zone: one of them must allow it, in everything that it asks for.
@@ -96,6 +121,7 @@ mod tests {
         let from = vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
         let rule = |zones: &[&str], from: &[Prefix], key: Option<&Arc<Key>>| Secondary {
             zones: zones.iter().map(|zone| name(zone).wire().to_vec()).collect(),
+            catalog: None,
             from: from.to_vec(),
             key: key.cloned(),
             notify: vec!["192.0.2.1:53".parse().unwrap()],

@@ -191,7 +191,7 @@ impl Transfers {
             let why = Some(ExtendedError::NotAuthoritative);
             refused("it is not here", Code { rcode: Rcode::NOTAUTH, why })
         })?;
-        if let Some(why) = self.unchangeable(zone) {
+        if let Some(why) = unchangeable(generation, zone) {
             let code = Code { rcode: Rcode::REFUSED, why: Some(ExtendedError::NotSupported) };
             return Err(refused(why, code));
         }
@@ -201,14 +201,17 @@ impl Transfers {
         })?;
         Ok((update, place))
     }
+}
 
-    /// Why a zone cannot be changed here; `None` where it can.
-    fn unchangeable(&self, zone: &Zone) -> Option<&'static str> {
-        if self.config().primaries.give(zone.origin()) {
-            return Some("its primary gives the zone");
-        }
-        zone.is_sealed().then_some("others have signed the zone, or its digest is in it")
+/// Why a zone cannot be changed here; `None` where it can.
+fn unchangeable(generation: &Generation, zone: &Zone) -> Option<&'static str> {
+    if generation.primary_zones.have(zone.origin()) {
+        return Some("its primary gives the zone");
     }
+    if zone.is_catalog() {
+        return Some("it is a catalog, which is made of the zones that there are");
+    }
+    zone.is_sealed().then_some("others have signed the zone, or its digest is in it")
 }
 
 /// A change, as the log tells of it.

@@ -88,6 +88,7 @@ impl Zone {
             signed_until: None,
             serial_added: None,
             expired: false,
+            catalog: false,
             links,
             history: History::default(),
             origin,

@@ -75,6 +75,8 @@ pub struct Zone {
     serial_added: Option<u32>,
     /// Whether its primary has not confirmed it for so long that it may not be answered from.
     expired: bool,
+    /// Whether it is a catalog of zones (RFC 9432), which is not for clients.
+    catalog: bool,
     /// What was found and composed when the zone was built, so that no answer has to.
     links: Arc<Links>,
     /// What changed before; kept where somebody follows.
@@ -237,6 +239,22 @@ impl Zone {
     /// Sets whether it may not be answered from.
     pub fn set_expired(&mut self, expired: bool) {
         self.expired = expired;
+    }
+
+    /// Whether it is a catalog of zones, of which clients are told no more than the SOA record.
+    pub fn is_catalog(&self) -> bool {
+        self.catalog
+    }
+
+    /// Sets whether it is a catalog of zones.
+    pub fn set_catalog(&mut self, catalog: bool) {
+        self.catalog = catalog;
+    }
+
+    /// Whether clients are not, or not simply, answered from it.
+    #[inline]
+    pub fn is_withheld(&self) -> bool {
+        self.expired | self.catalog
     }
 
     /// Whether others have signed or digested the zone, its serial number with it, so that it can only be served as it

@@ -39,6 +39,7 @@ fn shown(state: State) -> String {
     let mut tables = vec![about(&state), counts(&state), workers(&state), queries(&state)];
     tables.extend(details(&state));
     tables.extend(primaries(&state));
+    tables.extend(left_alone(&state));
     tables.extend(health(&state));
     tables.extend(partitions(&state));
     tables.extend(external(&state));
@@ -88,7 +89,11 @@ fn counts(state: &State) -> String {
             let well = given.saturating_sub(primaries.failing);
             let failing = primaries.failing.saturating_sub(primaries.expired);
             let expired = primaries.expired;
-            format!("{records}; of primaries {well} well, {failing} failing, {expired} expired")
+            let left_alone = match primaries.left_alone {
+                0 => String::new(),
+                count => format!(", {count} left alone"),
+            };
+            format!("{records}; of primaries {well} well, {failing} failing, {expired} expired{left_alone}")
         }
     };
     let servers = match state.health.failing {
@@ -173,6 +178,23 @@ fn primaries(state: &State) -> Option<String> {
     let mut text = lines(table, &[]);
     if (first.len() as u64) < state.primaries.failing {
         text += &format!("\n{} zones fail in all", state.primaries.failing);
+    }
+    Some(text)
+}
+
+/// Zones that catalogs list and that are not taken.
+fn left_alone(state: &State) -> Option<String> {
+    let first = &state.primaries.first_left_alone;
+    if first.is_empty() {
+        return None;
+    }
+    let mut table = session::table(&["ZONE LEFT ALONE", "WHY"]);
+    for zone in first {
+        table.add_row([&zone.zone, &zone.message]);
+    }
+    let mut text = lines(table, &[]);
+    if (first.len() as u64) < state.primaries.left_alone {
+        text += &format!("\n{} zones are left alone in all", state.primaries.left_alone);
     }
     Some(text)
 }

@@ -202,7 +202,11 @@ fn primaries(spec: &Spec, faults: &mut Faults) {
     let mut given = HashSet::new();
     for primary in &spec.primary {
         PRIMARY.required(&primary.given, &primary.place, faults);
-        for Placed { value, place } in &primary.zones {
+        if primary.zones.is_empty() && primary.catalogs.is_empty() {
+            let what = "the primary has neither zones nor catalogs: it gives nothing";
+            faults.push(primary.place.fault(what, "zones, catalogs or both"));
+        }
+        for Placed { value, place } in primary.zones.iter().chain(&primary.catalogs) {
             if !given.insert(value.wire().to_vec()) {
                 let what = format!("{value:?} is given by a primary already");
                 faults.push(place.fault(what, "each zone once, with all addresses that have it"));

@@ -281,6 +281,7 @@ pub(crate) struct SecondarySpec {
     /// Where the secondary as a whole was given.
     pub(crate) place: Place,
     pub(crate) zones: Vec<Placed<Folded>>,
+    pub(crate) catalog: Option<Placed<String>>,
     pub(crate) from: Vec<Placed<Prefix>>,
     pub(crate) key: Option<Placed<String>>,
     pub(crate) notify: Vec<Placed<SocketAddr>>,
@@ -289,7 +290,14 @@ pub(crate) struct SecondarySpec {
 impl SecondarySpec {
     /// A secondary of which nothing is known yet.
     pub(crate) fn at(place: Place) -> SecondarySpec {
-        SecondarySpec { place, zones: Vec::new(), from: Vec::new(), key: None, notify: Vec::new() }
+        SecondarySpec {
+            place,
+            zones: Vec::new(),
+            catalog: None,
+            from: Vec::new(),
+            key: None,
+            notify: Vec::new(),
+        }
     }
 }
 
@@ -300,6 +308,7 @@ pub(crate) struct PrimarySpec {
     pub(crate) place: Place,
     pub(crate) given: Present,
     pub(crate) zones: Vec<Placed<Folded>>,
+    pub(crate) catalogs: Vec<Placed<Folded>>,
     pub(crate) addresses: Vec<Placed<SocketAddr>>,
     pub(crate) key: Option<Placed<String>>,
     pub(crate) tls: Option<Placed<String>>,
@@ -313,6 +322,7 @@ impl PrimarySpec {
             place,
             given,
             zones: Vec::new(),
+            catalogs: Vec::new(),
             addresses: Vec::new(),
             key: None,
             tls: None,

@@ -436,24 +436,29 @@ fn primaries_are_checked_whole() {
 [[primary]]
 zones = [\"example.com\", \".\"]
 addresses = [\"192.0.2.1:53\", \"[2001:db8::1]:5353\"]
+[[primary]]
+catalogs = [\"catalog.example\"]
+addresses = [\"192.0.2.1:53\"]
 ";
     let given = lowered(&format!("version = \"v1\"\n{text}"), &[]).expect("it is right").primaries;
-    assert_eq!((given.len(), given[0].zones.len(), given[0].addresses.len()), (1, 2, 2));
+    assert_eq!((given.len(), given[0].zones.len(), given[0].addresses.len()), (2, 2, 2));
+    assert_eq!((given[1].zones.len(), given[1].catalogs.len()), (0, 1));
 
     check(
         "[[primary]]\nzones = [\"example.com\"]\nkey = \"\"\n[[primary]]\naddresses = [\"192.0.2.1\"]\nnotify = 1\n\
-         [[primary]]\nzones = [\"Example.COM.\", \"a\", \"a\"]\naddresses = [\"192.0.2.1:53\"]",
+         [[primary]]\nzones = [\"Example.COM.\", \"a\"]\ncatalogs = [\"a\"]\naddresses = [\"192.0.2.1:53\"]",
         &[],
         &[
             "/etc/p.toml:4:7: key is an empty text; expected the name of a key in tsig_keys",
             "/etc/p.toml:6:14: addresses is \"192.0.2.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
-            "/etc/p.toml:7:1: unknown key notify in primary; expected zones, addresses, key, tls or authorities",
+            "/etc/p.toml:7:1: unknown key notify in primary; expected zones, catalogs, addresses, key, tls or \
+             authorities",
             "/etc/p.toml:2:1: the primary has no addresses; expected a line such as addresses = [\"192.0.2.1:53\", \
              \"[2001:db8::1]:53\"]",
-            "/etc/p.toml:5:1: the primary has no zones; expected a line such as zones = [\"example.com\", \"example.net\"]",
+            "/etc/p.toml:5:1: the primary has neither zones nor catalogs: it gives nothing; expected zones, catalogs or both",
             "/etc/p.toml:9:10: example.com. is given by a primary already; expected each zone once, with all addresses that \
              have it",
-            "/etc/p.toml:9:31: a. is given by a primary already; expected each zone once, with all addresses that have it",
+            "/etc/p.toml:10:13: a. is given by a primary already; expected each zone once, with all addresses that have it",
         ],
     );
 }
@@ -514,7 +519,7 @@ from = [\"::1\"]
             "/etc/p.toml:6:9: from is \"192.0.2.0/33\"; expected addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32",
             "/etc/p.toml:6:25: from is \"x\"; expected addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32",
             "/etc/p.toml:8:11: notify is \"192.0.2.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
-            "/etc/p.toml:9:1: unknown key who in secondary; expected zones, from, key or notify",
+            "/etc/p.toml:9:1: unknown key who in secondary; expected zones, catalog, from, key or notify",
             "/etc/p.toml:2:1: the secondary has neither from nor key: everybody could take the zones; expected from, key \
              or both",
         ],

@@ -35,10 +35,13 @@ pub(crate) fn read(
     }
     let wire = |zones: &[Placed<Folded>]| zones.iter().map(|zone| zone.value.wire().to_vec()).collect();
     let values = |addresses: &[Placed<SocketAddr>]| addresses.iter().map(|address| address.value).collect();
+    let catalogs: Vec<Option<Vec<u8>>> =
+        secondaries.iter().map(|spec| catalog(spec, primaries, faults)).collect();
     // A key of a file that could not be read would be told twice.
     let mut named = |name: &Option<Placed<String>>| named(&keys, name.as_ref(), are_whole, faults);
-    let secondaries = secondaries.iter().map(|spec| Secondary {
+    let secondaries = secondaries.iter().zip(catalogs).map(|(spec, catalog)| Secondary {
         zones: wire(&spec.zones),
+        catalog,
         from: spec.from.iter().map(|prefix| prefix.value).collect(),
         key: named(&spec.key),
         notify: values(&spec.notify),
@@ -48,6 +51,7 @@ pub(crate) fn read(
     let updater_keys: Vec<Option<Arc<Key>>> = updaters.iter().map(|spec| named(&spec.key)).collect();
     let primaries = primaries.iter().zip(primary_keys).map(|(spec, key)| Primary {
         zones: wire(&spec.zones),
+        catalogs: wire(&spec.catalogs),
         addresses: values(&spec.addresses),
         key,
         tls: encrypted(spec, faults),
@@ -62,6 +66,24 @@ pub(crate) fn read(
     });
     let updaters = Updaters(updaters.collect());
     Config { keys, secondaries, primaries, updaters }
+}
+
+/// The name of the catalog that is made for a secondary, in wire form.
+fn catalog(spec: &SecondarySpec, primaries: &[PrimarySpec], faults: &mut Faults) -> Option<Vec<u8>> {
+    let Placed { value, place } = spec.catalog.as_ref()?;
+    let name = match dns::name::folded_from_text(value) {
+        Ok(name) => name,
+        Err(what) => {
+            faults.push(place.fault(what, "the name of a zone, such as catalog.example"));
+            return None;
+        }
+    };
+    let mut given = primaries.iter().flat_map(|primary| primary.zones.iter().chain(&primary.catalogs));
+    if given.any(|zone| zone.value.wire() == name) {
+        let what = format!("{value:?} is given by a primary, and cannot be made here");
+        faults.push(place.fault(what, "another name"));
+    }
+    Some(name)
 }
 
 /// How a primary is asked over TLS, where it is.
@@ -138,6 +160,34 @@ mod tests {
             let are_as = told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
             assert!(told.len() == expected.len() && are_as, "{told:?}");
             assert!(primary.tls.is_none());
+        }
+    }
+
+    #[test]
+    fn a_catalog_has_a_name_that_no_primary_gives() {
+        let placed = |text: &str| Placed { value: text.to_string(), place: Place::Flag("catalog") };
+        let zone = |text: &str| {
+            let name = dns::name::folded_from_text(text).expect("a name");
+            Placed { value: Folded::read(&name).expect("a name"), place: Place::Flag("zones") }
+        };
+        let catalogs = vec![zone("given.example")];
+        let primary = PrimarySpec { catalogs, ..PrimarySpec::at(Place::Default, Present::default()) };
+        for (name, expected) in [
+            ("Catalog.example", None),
+            ("given.example.", Some("\"given.example.\" is given by a primary, and cannot be made here")),
+            ("a..b", Some("a..b")),
+        ] {
+            let spec = SecondarySpec { catalog: Some(placed(name)), ..SecondarySpec::at(Place::Default) };
+            let mut faults = Faults::default();
+            let read = read(&[], &[spec], std::slice::from_ref(&primary), &[], &mut faults);
+            let told: Vec<&str> = faults.faults.iter().map(|fault| fault.what.as_str()).collect();
+            assert_eq!(told.len(), usize::from(expected.is_some()), "{told:?}");
+            assert!(
+                told.iter().all(|told| expected.is_some_and(|expected| told.contains(expected))),
+                "{told:?}"
+            );
+            let made = read.secondaries.0[0].catalog.as_deref();
+            assert!(expected.is_some() || made == Some(b"\x07catalog\x07example\0"), "{made:?}");
         }
     }
 

@@ -61,7 +61,7 @@ pub(super) fn changed(change: &Change) -> Vec<Changed<'_>> {
         }
         Change::PutPolicy(_) | Change::DeletePolicy { .. } => vec![("policy", None)],
         Change::SetServer { .. } => vec![("server", None)],
-        Change::Imported { .. } => vec![],
+        Change::Imported { .. } | Change::ForgetImport { .. } => vec![],
     }
 }
 
@@ -103,7 +103,7 @@ fn order(changes: &[Change]) -> Vec<usize> {
         Change::PutZone { .. } | Change::DeleteZone { .. } => 0,
         Change::PutPartition { .. } | Change::DeletePartition { .. } => 1,
         Change::SetServer { .. } => 2,
-        Change::Imported { .. } => 3,
+        Change::Imported { .. } | Change::ForgetImport { .. } => 3,
         Change::AddRegion { .. } if regions_first => 4,
         Change::AddRegion { .. }
         | Change::RemoveRegion { .. }
@@ -242,6 +242,9 @@ async fn apply_kind(sql: &mut Sql, generation: i64, changes: &[&Change]) -> Resu
             let rows =
                 each!(changes, Change::Imported { path, digest } => (path.clone(), digest.as_str().into()));
             put(sql, &IMPORT, rows).await
+        }
+        [Change::ForgetImport { .. }, ..] => {
+            delete(sql, &IMPORT, &each!(changes, Change::ForgetImport { path } => path.as_str())).await
         }
     }
 }

@@ -114,6 +114,7 @@ fn change() -> impl Strategy<Value = Change> {
         1 => (word(&SERVERS), any::<bool>())
             .prop_map(|(a, up)| Change::SetServer { server: a.parse().expect("an address"), up }),
         1 => (word(&NAMES), text()).prop_map(|(path, digest)| Change::Imported { path, digest }),
+        1 => word(&NAMES).prop_map(|path| Change::ForgetImport { path }),
     ]
 }
 
@@ -254,6 +255,7 @@ fn apply(contents: &mut Contents, change: &Change) -> bool {
             contents.imports.insert(path, digest);
             true
         }
+        Change::ForgetImport { path } => contents.imports.remove(&path).is_some(),
     }
 }
 

@@ -707,7 +707,7 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "pointsman_primary_zones",
         help: "Zones that primaries give us, by how they are: failing ones could not be had when they were last asked for; \
-               expired ones are answered SERVFAIL.",
+               expired ones are answered SERVFAIL; what is left alone is listed by a catalog, and here otherwise.",
         kind: Kind::Gauge,
         unit: "zones",
         labels: &["state"],
@@ -717,6 +717,7 @@ pub const METRICS: &[Metric] = &[
                 ("well", state.zones - state.failing),
                 ("failing", state.failing - state.expired),
                 ("expired", state.expired),
+                ("left_alone", state.left_alone),
             ] {
                 samples.push([name.into()], count);
             }

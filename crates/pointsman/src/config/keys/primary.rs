@@ -15,10 +15,22 @@ pub(crate) const PRIMARY: Section<PrimarySpec> = Section {
             name: "zones",
             flag: None,
             kind: Kind::Zones(|s| &mut s.zones),
-            default: Default::Required("[\"example.com\", \"example.net\"]"),
+            default: Default::Absent {
+                means: "those of catalogs",
+                example: "[\"example.com\", \"example.net\"]",
+            },
             about: "The zones that it gives us.",
             consequence: "Nobody else may put or delete them, neither the API nor `zone`. Policies may have names in them. A \
                 zone that is no longer named stays, as it was taken last.",
+        },
+        Key {
+            name: "catalogs",
+            flag: None,
+            kind: Kind::Zones(|s| &mut s.catalogs),
+            default: Default::Absent { means: "none", example: "[\"catalog.example\"]" },
+            about: "Catalog zones (RFC 9432, version 2): it gives us the zones that they list, too.",
+            consequence: "A zone comes when it is listed, and is deleted when it is listed no more. One that is here otherwise, \
+                or that another catalog lists, stays as it is. Clients are refused all of a catalog but its SOA record.",
         },
         Key {
             name: "addresses",

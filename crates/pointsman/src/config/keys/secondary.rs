@@ -21,6 +21,16 @@ pub(crate) const SECONDARY: Section<SecondarySpec> = Section {
                 are refused.",
         },
         Key {
+            name: "catalog",
+            flag: None,
+            kind: Kind::Name(|s| &mut s.catalog, "the name of a zone, which is made"),
+            default: Default::Absent { means: "there is none", example: "\"catalog.example\"" },
+            about: "A catalog zone (RFC 9432) that is made of those zones and given to them, too: so that they need not be told \
+                of each new zone.",
+            consequence: "A zone with policies is not in it. Headings may share one. Clients are refused all of it but its SOA \
+                record.",
+        },
+        Key {
             name: "from",
             flag: None,
             kind: Kind::Prefixes(|s| &mut s.from),
