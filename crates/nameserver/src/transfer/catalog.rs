@@ -71,6 +71,10 @@ pub fn text(catalog: &Folded, serial: u32, members: &Members) -> String {
     for (zone, member) in members {
         let label = dns::name::to_text(&[&member.label[..], &[0]].concat());
         text.push_str(&format!("{label}zones.{within} 0 IN PTR {}\n", dns::name::to_text(zone)));
+        if let Some(catalog) = &member.moves_to {
+            let catalog = dns::name::to_text(catalog);
+            text.push_str(&format!("coo.{label}zones.{within} 0 IN PTR {catalog}\n"));
+        }
     }
     text
 }
@@ -197,7 +201,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let zones = [("a.example", 0), (".", 1), ("\\032\\.b.example", 22)];
-        let member = |index| Member { label: label(4_294_967_295, index), moves_to: None };
+        let moves_to = |index| (index == 1).then(|| wire("other.example"));
+        let member = |index| Member { label: label(4_294_967_295, index), moves_to: moves_to(index) };
         let listed: Members = zones.map(|(zone, index)| (wire(zone), member(index))).into();
         for (name, members_of) in [("cat.example", &listed), (".", &listed), ("x\\.y", &Members::new())] {
             let catalog = Folded::read(&wire(name)).unwrap();
