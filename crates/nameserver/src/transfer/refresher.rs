@@ -83,11 +83,12 @@ pub async fn run(
             set_expired(&editor, zone, true).await;
         }
         let has_followed = catalogs.follow(&transfers, &editor, now).await;
-        let book = editor.book();
-        if has_followed || !Arc::ptr_eq(&given, &book.generation.primary_zones) {
-            given = book.generation.primary_zones.clone();
+        // Who waits must not keep a generation that others have left.
+        let given_now = editor.book().generation.primary_zones.clone();
+        if has_followed || !Arc::ptr_eq(&given, &given_now) {
+            given = given_now;
             // What is new may have been anybody's: its time begins now.
-            for zone in keep(&transfers, &book, &BTreeMap::new(), clock.now()) {
+            for zone in keep(&transfers, &editor.book(), &BTreeMap::new(), clock.now()) {
                 let zone = Folded::read(&zone).expect("the name of a zone is valid");
                 set_expired(&editor, zone, false).await;
             }
