@@ -32,7 +32,7 @@ use crate::names::NameHash;
 use crate::signing::Signing;
 use crate::transfer::{Primaries, Secondaries};
 use crate::zone::read::{self, Master};
-use crate::zone::{Changed, Operation, Update, View, Zone, push_record};
+use crate::zone::{Changed, Operation, Renewal, Update, View, Zone, push_record};
 pub use condition::{Condition, Etag};
 pub use members::Listed;
 pub use partitions::Partitioned;
@@ -97,6 +97,15 @@ pub enum Edit {
         since: Option<Arc<Zone>>,
         /// Whether its primary gave it; who has one takes it of nobody else.
         by_primary: bool,
+    },
+    /// Puts a zone of which some owners have other records.
+    ChangeZone {
+        /// The zone, which has no policies.
+        zone: Box<Zone>,
+        /// What is other.
+        renewal: Arc<Renewal>,
+        /// The zone that it was made of: whose records those must be that are here now.
+        since: Arc<Zone>,
     },
     /// Deletes a zone.
     DeleteZone {
@@ -219,8 +228,14 @@ impl Edit {
         let hash = &book.generation.hash;
         let zone = book.generation.zones.all().get(origin, hash);
         let zone = zone.ok_or_else(|| Refused::NotFound(format!("zone {origin:?}")))?;
-        let Some(text) = zone.updated(update, hash).map_err(Unmade::Unmet)? else { return Ok(None) };
+        let Some(renewal) = zone.updated(update, hash).map_err(Unmade::Unmet)? else { return Ok(None) };
         check_added(zone, update)?;
+        let renewed = if zone.is_in_lines() { zone.renewed(&renewal, hash) } else { None };
+        if let Some(renewed) = renewed {
+            let (zone, since) = (Box::new(renewed), zone.clone());
+            return Ok(Some(Edit::ChangeZone { zone, renewal: Arc::new(renewal), since }));
+        }
+        let text = zone.renewed_text(&renewal);
         let master = match read::read_canonical(UPDATE, text.as_bytes()) {
             Some(master) => master,
             // It tells what is wrong.
@@ -429,6 +444,14 @@ impl Book {
                 if !by_primary {
                     changes.extend(self.forget_member(&origin));
                 }
+                Ok(changes)
+            }
+            Edit::ChangeZone { zone, renewal, since } => {
+                let origin = zone.origin().clone();
+                self.check_given(&origin, None, false)?;
+                self.check_unchanged(&since)?;
+                let mut changes = self.change_owners(*zone, &renewal)?;
+                changes.extend(self.forget_member(&origin));
                 Ok(changes)
             }
             Edit::DeleteZone { origin, condition } => {

@@ -168,6 +168,23 @@ impl<V: Value> NameTable<V> {
         Some(change(&mut page.entries[index].value, &mut page.arena))
     }
 
+    /// As [`NameTable::change`], and the page keeps nothing of what the value referred to before.
+    pub fn renew(&mut self, hash: u64, name: &[u8], change: impl FnOnce(&mut V, &mut Vec<u8>)) {
+        let number = self.page_of(hash);
+        let page = &self.pages[number];
+        let Some(index) = page.position(hash, name) else { return };
+        let mut renewed = Page::with_room_of(page);
+        for (i, stored) in page.entries.iter().enumerate() {
+            if i != index {
+                renewed.carry(stored, page);
+            }
+        }
+        let mut value = page.entries[index].value.clone();
+        change(&mut value, &mut renewed.arena);
+        renewed.insert(hash, name, value);
+        self.pages[number] = Arc::new(renewed);
+    }
+
     /// Adds a name that the table does not hold.
     ///
     /// # Panics
@@ -186,7 +203,7 @@ impl<V: Value> NameTable<V> {
     pub fn remove(&mut self, hash: u64, name: &[u8]) -> Option<V> {
         let page = self.page_of(hash);
         let index = self.pages[page].position(hash, name)?;
-        let mut without = Page::new();
+        let mut without = Page::with_room_of(&self.pages[page]);
         for (i, stored) in self.pages[page].entries.iter().enumerate() {
             if i != index {
                 without.carry(stored, &self.pages[page]);
@@ -270,6 +287,15 @@ impl<V: Value> NameTable<V> {
 impl<V: Value> Page<V> {
     fn new() -> Self {
         Page { slots: vec![0; 8].into(), entries: Vec::new(), arena: Vec::new() }
+    }
+
+    /// Nothing yet, and room for what another page has.
+    fn with_room_of(page: &Page<V>) -> Self {
+        Page {
+            slots: vec![0; page.slots.len()].into(),
+            entries: Vec::with_capacity(page.entries.len()),
+            arena: Vec::with_capacity(page.arena.len()),
+        }
     }
 
     fn name(&self, stored: &Stored<V>) -> &[u8] {

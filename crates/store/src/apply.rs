@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, ffi};
 use crate::change::{Change, describe};
 use crate::contents::LAST_REGION;
 use crate::known::Known;
+use crate::owners;
 use crate::refused::{Failure, Refusal, finite, there_was};
 use crate::text::{TEXT_MAX, pack};
 
@@ -33,6 +34,10 @@ pub(crate) fn apply(sql: &Connection, known: &mut Known, generation: i64, change
             // Deleting first is the one form of "insert or replace" that all databases share.
             run("DELETE FROM zone WHERE origin = ?", &[origin])?;
             run("INSERT INTO zone (origin, text) VALUES (?, ?)", &[origin, &packed(text)?])?;
+            run(UNCONFIRM, &[origin])?;
+        }
+        Change::ChangeZone { origin, owners } => {
+            owners::change(sql, origin, owners)?;
             run(UNCONFIRM, &[origin])?;
         }
         Change::DeleteZone { origin } => {

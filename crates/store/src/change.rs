@@ -1,5 +1,6 @@
 //! What a commit is made of, and how a generation is described.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,6 +20,14 @@ pub enum Change {
         origin: String,
         /// The canonical master file, at most [`crate::TEXT_MAX`] bytes.
         text: String,
+    },
+    /// Stores what some owners have in a zone that exists, in place of what they had. The zone's text is a record a line,
+    /// each of which begins with its owner and a space.
+    ChangeZone {
+        /// The zone's name.
+        origin: String,
+        /// The lines of each owner in the text as it becomes; none where it has nothing any more.
+        owners: BTreeMap<String, String>,
     },
     /// Deletes a zone that exists.
     DeleteZone {
@@ -83,6 +92,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Change::PutZone { origin, .. } => write!(f, "zone {origin} put"),
+            Change::ChangeZone { origin, .. } => write!(f, "zone {origin} changed"),
             Change::DeleteZone { origin } => write!(f, "zone {origin} deleted"),
             Change::AddRegion { id, name } => write!(f, "region {id} ({name}) added"),
             Change::RemoveRegion { id } => write!(f, "region {id} removed"),

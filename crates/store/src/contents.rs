@@ -7,7 +7,8 @@ use api::{Entry, Order, Policy, Server, Target, WhenAllDown};
 use rusqlite::{Connection, Row};
 
 use crate::health::Held;
-use crate::text::{TEXT_MAX, unpack};
+use crate::owners;
+use crate::text::{TEXT_MAX, unpack, with_owners};
 
 /// Everything that is stored, as of one generation.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,7 +93,10 @@ pub(crate) fn generation(sql: &Connection) -> rusqlite::Result<i64> {
 }
 
 fn read(sql: &Connection) -> Result<Contents, Failure> {
-    let zones = texts(rows(sql, "SELECT origin, text FROM zone")?, "zone")?;
+    let mut zones = texts(rows(sql, "SELECT origin, text FROM zone")?, "zone")?;
+    for (origin, owners) in owners::read(sql)? {
+        zones.entry(origin).and_modify(|text| *text = with_owners(text, &owners));
+    }
     let partitions = texts(rows(sql, r#"SELECT name, text FROM "partition""#)?, "partition")?;
     let found = Rows {
         generation: generation(sql)?,

@@ -20,6 +20,7 @@ use crate::error::{BUSY_TIMEOUT, CHECK_WAIT, CommitError, OpenError, StoreError}
 use crate::file::{self, FileId, Lock};
 use crate::health::{self, Verdict};
 use crate::known::Known;
+use crate::owners;
 use crate::refused::Failure;
 use crate::schema::{self, Migrated, Version};
 
@@ -203,8 +204,8 @@ impl Embedded {
         result
     }
 
-    /// Does what need not be done while somebody waits: brings the log into the database where it has grown long. Until
-    /// then the thread that asks is held up.
+    /// Does what need not be done while somebody waits, after some hundred commits: brings what stands beside zones' texts
+    /// into them, and the log into the database. Until then the thread that asks is held up.
     ///
     /// # Errors
     ///
@@ -215,6 +216,11 @@ impl Embedded {
             return Ok(());
         };
         connected.commits = 0;
+        let tidied = begin(&mut connected.sql).and_then(|transaction| {
+            owners::tidy(&transaction)?;
+            transaction.commit()
+        });
+        tidied.map_err(|error| self.place.sort(&error))?;
         let done = connected.sql.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         done.map_err(|error| self.place.sort(&error))
     }

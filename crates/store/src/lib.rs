@@ -2,8 +2,8 @@
 //!
 //! A [`Store`] is one database. Its methods are the whole boundary: [`Store::open`] it, [`Store::load`] everything,
 //! [`Store::commit`] changes as one new generation, [`Store::remember`] what probes found, [`Store::confirm`] what
-//! primaries confirmed, and [`Store::check`] whether it would take a change. What the tables mean is documented in `docs/reference/store.md`, because other programs may
-//! read them, and change those of a [`Shared`] one.
+//! primaries confirmed, and [`Store::check`] whether it would take a change. What the tables mean is documented in
+//! `docs/reference/store.md`, because other programs may read them, and change those of a [`Shared`] one.
 //!
 //! The store keeps what it is given. It knows no DNS and judges no policy; it refuses what its tables
 //! cannot hold or what contradicts what they hold. It is a file of SQLite, which one process has open, or a database in
@@ -16,11 +16,12 @@
 //! - `confirmed`: when primaries last confirmed their zones, which is so, too.
 //! - [`error`]: what can go wrong, told with the path, the cause and the way on.
 //! - `shared`: a database that several name servers share.
-//! - `embedded`: a database in a file, `apply`: a change in its SQL, and `known`: what need not be written again.
+//! - `embedded`: a database in a file, `apply`: a change in its SQL, `known`: what need not be written again, and `owners`:
+//!   what is changed of a zone without writing it again.
 //! - `file`: the database's file: its lock, its identity, its creation.
 //! - `refused`: why a change is not applied, in whichever database.
 //! - `schema`: the versions of the tables, a copy before they change, and whether a database is ours at all.
-//! - `text`: long texts, compressed.
+//! - `text`: long texts, compressed, and a zone's with other lines.
 
 mod apply;
 pub mod change;
@@ -31,6 +32,7 @@ pub mod error;
 mod file;
 pub mod health;
 mod known;
+mod owners;
 mod refused;
 mod schema;
 #[cfg_attr(

@@ -16,13 +16,14 @@ const APPLICATION_ID: i32 = i32::from_be_bytes(*b"PMan");
 /// A version of the tables: its number, a word for it, the SQL that leads there from the version before.
 pub(crate) type Version = (i64, &'static str, &'static str);
 
-/// The versions of the tables, in order; the fourth is shared databases' alone.
+/// The versions of the tables, in order; the fourth is shared databases' alone, the seventh files'.
 pub(crate) const VERSIONS: &[Version] = &[
     (1, "tables", include_str!("../migrations/sqlite/0001_tables.sql")),
     (2, "order", include_str!("../migrations/sqlite/0002_order.sql")),
     (3, "probes", include_str!("../migrations/sqlite/0003_probes.sql")),
     (5, "confirmed", include_str!("../migrations/sqlite/0005_confirmed.sql")),
     (6, "aliases", include_str!("../migrations/sqlite/0006_aliases.sql")),
+    (7, "owners", include_str!("../migrations/sqlite/0007_owners.sql")),
 ];
 
 /// The table of the versions that there have been. Its form is that of sqlx's migrator, which shared databases have and

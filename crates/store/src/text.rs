@@ -1,4 +1,6 @@
-//! Long texts, compressed: the length in four bytes (little endian), then one LZ4 block.
+//! Long texts, compressed: the length in four bytes (little endian), then one LZ4 block; and a zone's, changed.
+
+use std::collections::BTreeMap;
 
 /// The longest text that is stored, in bytes: above the largest zones that one server is known to hold
 /// as a single text, and low enough that text and compressed copy together fit a small machine's memory.
@@ -24,9 +26,36 @@ pub(crate) fn unpack(packed: &[u8], limit: usize) -> Result<String, String> {
     String::from_utf8(text).map_err(|e| e.to_string())
 }
 
+/// A zone's text with the lines of these owners in place of those that it has of them. They come last, by owner.
+pub(crate) fn with_owners(text: &str, owners: &BTreeMap<String, String>) -> String {
+    let more: usize = owners.values().map(String::len).sum();
+    let mut changed = String::with_capacity(text.len() + more);
+    for line in text.split_inclusive('\n') {
+        let owner = line.split(' ').next().unwrap_or_default();
+        if !owners.contains_key(owner) {
+            changed.push_str(line);
+        }
+    }
+    changed.extend(owners.values().map(String::as_str));
+    changed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn owners_have_other_lines() {
+        let owners = |changed: &[(&str, &str)]| {
+            changed.iter().map(|(owner, lines)| (owner.to_string(), lines.to_string())).collect()
+        };
+        let text = "a. SOA x\na. NS b.a.\nb.a. A y\nc.a. TXT \"b.a. \"\n";
+        assert_eq!(with_owners(text, &owners(&[])), text);
+        let changed = with_owners(text, &owners(&[("d.a.", "d.a. A z\n"), ("b.a.", "")]));
+        assert_eq!(changed, "a. SOA x\na. NS b.a.\nc.a. TXT \"b.a. \"\nd.a. A z\n");
+        let changed = with_owners(&changed, &owners(&[("a.", "a. SOA y\n")]));
+        assert_eq!(changed, "c.a. TXT \"b.a. \"\nd.a. A z\na. SOA y\n");
+    }
 
     #[test]
     fn a_text_comes_back() {

@@ -10,6 +10,8 @@ use nameserver::answer::Asked;
 use nameserver::book::{Edit, Unmade};
 use nameserver::fast::Fast;
 use nameserver::transfer::Given;
+use nameserver::zone::Zone;
+use nameserver::zone::read::{Source, read};
 use net::clock::Clock;
 use net::framing::FRAME_MAX;
 
@@ -31,13 +33,22 @@ pub(super) fn update(octets: &[u8]) {
     let (origin, update) = accepted.wanted();
     let before = book.generation.zones.all().get(origin, &book.generation.hash).expect("it is here");
     match Edit::updated_zone(book, origin, update) {
-        Ok(Some(Edit::PutZone { zone, text, .. })) => {
-            assert_eq!(text.as_deref(), Some(&zone.to_text()[..]));
+        Ok(Some(edit)) => {
+            let (zone, text) = match edit {
+                Edit::PutZone { zone, text, .. } => (zone, text.expect("it is short")),
+                Edit::ChangeZone { zone, renewal, .. } => (zone, before.renewed_text(&renewal).into()),
+                _ => panic!("an update puts a zone or changes one"),
+            };
+            assert_eq!(&*text, zone.to_text());
             assert!((zone.serial().wrapping_sub(before.serial()) as i32) > 0);
             let again = zone.updated(update, &book.generation.hash);
             assert!(again.is_ok() || !update.prerequisites.is_empty());
+            let include = |_: &str| Err("an update includes nothing".to_string());
+            let source = Source { name: "update", text: text.as_bytes(), origin: None, include: &include };
+            let master = read(&source).expect("a zone that was changed is read");
+            let built = Zone::build(&master, "update", &book.generation.hash).expect("it can be built");
+            assert_eq!(built.to_text(), zone.to_text());
         }
-        Ok(Some(_)) => panic!("it puts a zone"),
         Ok(None) | Err(Unmade::Unmet(_)) => {}
         Err(Unmade::Refused(why)) => assert!(!why.to_string().is_empty()),
     }

@@ -26,7 +26,7 @@ impl Book {
         let mut book = self.as_at_start(book, |book| book.fill(contents))?;
         let zones: Vec<Arc<Zone>> = book.generation.zones.all().iter().cloned().collect();
         for zone in zones {
-            book.remember_zone(zone.origin(), self.served(zone.origin()));
+            book.remember_zone(zone.origin(), self.served(zone.origin()), None);
         }
         Ok(book)
     }
@@ -67,7 +67,7 @@ impl Book {
         })?;
         for origin in zones.keys() {
             let origin = folded(origin, "stored zone")?;
-            book.remember_zone(&origin, self.served(&origin));
+            book.remember_zone(&origin, self.served(&origin), None);
         }
         Ok(book)
     }

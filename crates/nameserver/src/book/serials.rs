@@ -56,7 +56,7 @@ impl Book {
             let text = with_serial(&text, last.serial().wrapping_add(1));
             let served = served.zones.all().get(&origin, &served.hash);
             self.place_zone(self.stored_zone(name, &text)?, served.cloned(), None)?;
-            self.remember_zone(&origin, served.map(Arc::as_ref));
+            self.remember_zone(&origin, served.map(Arc::as_ref), None);
             raised.changes.push(Change::PutZone { origin: name.clone(), text });
         }
         Ok(raised)

@@ -48,7 +48,7 @@ impl Book {
             let placed = placed.and_then(|zone| self.place_zone(zone, before.cloned(), None));
             placed.unwrap_or_else(|found| faults.append(found));
             if serves {
-                self.remember_zone(origin, Some(&zone));
+                self.remember_zone(origin, Some(&zone), None);
             }
         }
         self.sign_all().unwrap_or_else(|found| faults.append(found));
@@ -58,7 +58,7 @@ impl Book {
     }
 
     /// Whether a zone is signed here: what a primary gives is served as it is.
-    fn signs(&self, signing: &Signing, zone: &Zone) -> bool {
+    pub(super) fn signs(&self, signing: &Signing, zone: &Zone) -> bool {
         !self.generation.primary_zones.have(zone.origin()) && signing.signs(zone)
     }
 
@@ -87,7 +87,7 @@ impl Book {
             let given = self.stored_zone(&dns::name::to_text(origin.wire()), &zone.to_text());
             let placed = given.and_then(|given| self.place_zone(given, Some(zone.clone()), None));
             placed.unwrap_or_else(|faults| panic!("a zone that was signed is signed again: {faults}"));
-            self.remember_zone(&origin, Some(&zone));
+            self.remember_zone(&origin, Some(&zone), None);
         }
     }
 

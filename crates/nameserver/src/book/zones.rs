@@ -9,7 +9,7 @@ use store::Change;
 use super::{Book, Condition, Etag, Refused, folded, too_long};
 use crate::transfer::serial::is_greater;
 use crate::zone::read::{self, Master};
-use crate::zone::{Hindrance, Zone};
+use crate::zone::{Hindrance, Renewal, Zone};
 
 impl Book {
     /// The zone of an origin, with its tag.
@@ -30,7 +30,9 @@ impl Book {
     /// Builds a zone as it is stored, without its policies and what signing it here makes.
     pub(super) fn stored_zone(&self, origin: &str, text: &str) -> Result<Zone, Faults> {
         let source = format!("stored zone {origin}");
-        let master = match read::read_canonical(&source, text.as_bytes()) {
+        let canonical = read::read_canonical(&source, text.as_bytes());
+        let in_lines = canonical.is_some();
+        let master = match canonical {
             Some(master) => master,
             // What another program wrote need not be canonical.
             None => {
@@ -41,7 +43,8 @@ impl Book {
             }
         };
         let built = Zone::build(&master, &source, &self.generation.hash);
-        let zone = built.map_err(|faults| quoting(faults, text.as_bytes()))?;
+        let mut zone = built.map_err(|faults| quoting(faults, text.as_bytes()))?;
+        zone.set_in_lines(in_lines);
         let named = dns::name::to_text(zone.origin().wire());
         if named != origin {
             let what = format!("the SOA record is of {named}");
@@ -66,8 +69,29 @@ impl Book {
         let (name, hash) = (zone.origin().clone(), self.generation.hash.clone());
         let before = self.generation.zones.all().get(&name, &hash).cloned();
         self.place_zone(zone, before.clone(), Some(master)).unwrap_or_else(|found| faults.append(found));
-        self.remember_zone(&name, before.as_deref());
+        self.remember_zone(&name, before.as_deref(), None);
         Ok(vec![faults.or(Change::PutZone { origin, text: text.into() })?])
+    }
+
+    /// Puts a zone in the place of the one that it was made of, of which it has other records of some owners.
+    ///
+    /// # Errors
+    /// [`Refused::Precondition`] where more is to be done for it than to put it: policies have come, or it is to be signed.
+    pub(super) fn change_owners(
+        &mut self,
+        mut zone: Zone,
+        renewal: &Renewal,
+    ) -> Result<Vec<Change>, Refused> {
+        let (origin, hash) = (zone.origin().clone(), self.generation.hash.clone());
+        let before = self.generation.zones.all().get(&origin, &hash).cloned();
+        let is_steered = before.as_ref().is_none_or(|before| before.is_steered());
+        if is_steered || self.signing.as_ref().is_some_and(|signing| self.signs(signing, &zone)) {
+            return Err(Refused::Precondition { current: None });
+        }
+        zone.set_catalog(self.is_catalog(origin.wire()));
+        self.generation.zones.put(Arc::new(zone), &hash);
+        self.remember_zone(&origin, before.as_deref(), Some(renewal));
+        Ok(vec![Change::ChangeZone { origin: dns::name::to_text(origin.wire()), owners: renewal.lines() }])
     }
 
     /// Puts a zone in its place with the policies that have names in it, and signed where that is done here; signatures of
@@ -142,13 +166,18 @@ impl Book {
         faults.or(())
     }
 
-    /// Remembers what changed in a zone since a version was served, where somebody follows it. A version in between, which
-    /// nobody was given, does not count.
-    pub(super) fn remember_zone(&mut self, origin: &Folded, before: Option<&Zone>) {
+    /// Remembers what changed in a zone since a version was served, where somebody follows it: all or what was renewed. A
+    /// version in between, which nobody was given, does not count.
+    pub(super) fn remember_zone(
+        &mut self,
+        origin: &Folded,
+        before: Option<&Zone>,
+        renewal: Option<&Renewal>,
+    ) {
         let (hash, is_followed) = (self.generation.hash.clone(), self.secondaries.follow(origin));
         let were_deleted = self.zones_were_deleted;
         self.change_zone(origin, |zone| match before {
-            Some(before) if is_followed && !zone.is_steered() => zone.remember(before, &hash),
+            Some(before) if is_followed && !zone.is_steered() => zone.remember(before, renewal, &hash),
             Some(before) => zone.forget(!is_greater(zone.serial(), before.serial())),
             None => zone.forget(were_deleted),
         });

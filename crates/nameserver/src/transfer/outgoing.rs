@@ -368,7 +368,7 @@ mod tests {
             let head = format!("$TTL 60\n@ SOA ns hm {} 2 3 4 5\n@ NS ns\n", index + 1);
             let mut next = Zone::clone(&zone(&(head + text)));
             if let Some(before) = &last {
-                next.remember(before, &NameHash::new(1));
+                next.remember(before, None, &NameHash::new(1));
             }
             last = Some(Arc::new(next));
         }

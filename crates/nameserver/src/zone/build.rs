@@ -10,7 +10,7 @@ use dns::{Folded, Rtype};
 
 use super::canonical::canonical;
 use super::read::{Master, Record, shown};
-use super::{History, Node, Rrset, Zone, nsec3, rrset};
+use super::{History, Node, Zone, nsec3, rrset};
 use crate::names::{NameHash, NameTable};
 
 impl Zone {
@@ -89,6 +89,7 @@ impl Zone {
             serial_added: None,
             expired: false,
             catalog: false,
+            in_lines: true,
             links,
             history: History::default(),
             origin,
@@ -100,14 +101,7 @@ impl Zone {
     /// Adds a name with its records, which are written as its sets, and the empty non-terminals above it.
     pub(super) fn add_name(&mut self, name: &Folded, write: impl FnOnce(&mut Vec<u8>), hash: &NameHash) {
         self.ensure(name, hash);
-        self.names.change(hash.of(name), name.wire(), |node, arena| {
-            node.sets = u32::try_from(arena.len()).expect("a page's arena stays under 4 GiB");
-            write(arena);
-            node.sets_length = arena.len() as u32 - node.sets;
-            let sets = &arena[node.sets as usize..];
-            let has = |rtype| Rrset::all(sets).any(|set| set.rtype == rtype);
-            (node.has_ns, node.has_dname) = (has(Rtype::NS), has(Rtype::DNAME));
-        });
+        self.names.change(hash.of(name), name.wire(), |node, arena| node.write_sets(arena, write));
     }
 }
 
@@ -120,7 +114,7 @@ struct Set<'a> {
 }
 
 /// The most RRsets of a name, those of signatures among them: a query looks through them one by one.
-const RRSETS_MAX: usize = 1_000;
+pub(super) const RRSETS_MAX: usize = 1_000;
 
 impl Set<'_> {
     fn write(&self, arena: &mut Vec<u8>) {

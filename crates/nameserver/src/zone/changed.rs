@@ -95,7 +95,7 @@ mod tests {
         let mut last = versions[0].clone();
         for next in &versions[1..] {
             let mut next = next.clone();
-            next.remember(&last, &hash);
+            next.remember(&last, None, &hash);
             last = next;
         }
         let known = last.since(versions[0].serial()).expect("it is remembered");

@@ -4,14 +4,15 @@
 //! a difference, in the order of RFC 1995 §4:  SOA before | what went ... | SOA after | what came ...
 //! each record:  owner's octets (1) | owner | type (2) | TTL (4) | data's octets (2) | data
 //! ```
-//! It is found by holding one version against the other, however the later one came: who puts a zone puts it whole.
+//! It is found by holding one version against the other, however the later one came: who puts a zone puts it whole. Of
+//! what was renewed alone, those owners are held against each other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dns::{Folded, Rtype};
 
-use super::{Found, Rrset, Zone};
+use super::{Found, Renewal, Rrset, Zone};
 use crate::names::NameHash;
 use crate::transfer::serial::is_greater;
 
@@ -63,11 +64,11 @@ impl Zone {
         Some(&differences[first..])
     }
 
-    /// Remembers what the version before remembered, and what changed since; nothing where that is more than is kept, or
-    /// where serial numbers do not tell the versions apart.
-    pub(crate) fn remember(&mut self, before: &Zone, hash: &NameHash) {
+    /// Remembers what the version before remembered, and what changed since: of what was renewed, where that is known.
+    /// Nothing where it is more than is kept, or where serial numbers do not tell the versions apart.
+    pub(crate) fn remember(&mut self, before: &Zone, renewal: Option<&Renewal>, hash: &NameHash) {
         let octets_max = (self.bytes() / SHARE).max(OCTETS_MIN);
-        let difference = Difference::between(before, self, hash, octets_max);
+        let difference = Difference::between(before, self, renewal, hash, octets_max);
         let is_later = is_greater(self.serial(), before.serial());
         self.history = match difference {
             Some(difference) if is_later && !before.history.is_ambiguous => {
@@ -86,14 +87,28 @@ impl Zone {
         self.history = History { differences: Vec::new(), is_ambiguous };
     }
 
-    /// The records of another version that this one lacks; the SOA record is none of them.
-    fn lacking<'a>(&'a self, other: &'a Zone, hash: &'a NameHash) -> impl Iterator<Item = Changed<'a>> {
-        let names = other.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets(), 0));
-        let hidden = other.hidden().map(|(owner, sets)| (owner, sets, 1));
+    /// The records of another version that this one lacks, of what was renewed where that is known; the SOA record is none
+    /// of them.
+    fn lacking<'a>(
+        &'a self,
+        other: &'a Zone,
+        renewal: Option<&'a Renewal>,
+        hash: &'a NameHash,
+    ) -> impl Iterator<Item = Changed<'a>> {
+        let all = || {
+            let names =
+                other.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets(), 0));
+            names.chain(other.hidden().map(|(owner, sets)| (owner, sets, 1)))
+        };
+        let of_these = |renewal: &'a Renewal| {
+            let mut there = Owners::new(other, hash);
+            renewal.owners().map(move |owner| (owner, there.sets(owner)[0], 0))
+        };
+        let (all, of_these) = (renewal.is_none().then(all), renewal.map(of_these));
+        let owned = all.into_iter().flatten().chain(of_these.into_iter().flatten());
         let here = Owners::new(self, hash);
-        let both = names
-            .chain(hidden)
-            .scan(here, |here, (owner, sets, place)| Some((owner, here.sets(owner)[place], sets)));
+        let both =
+            owned.scan(here, |here, (owner, sets, place)| Some((owner, here.sets(owner)[place], sets)));
         both.filter(|(_, here, there)| here != there).flat_map(|(owner, here, there)| {
             let here: HashSet<Changed<'_>> = Changed::of(owner, here).collect();
             Changed::of(owner, there).filter(move |record| !here.contains(record))
@@ -162,8 +177,15 @@ impl Difference {
     }
 
     /// Holds one version against the one before it; `None` where the difference takes more octets than this.
-    fn between(before: &Zone, after: &Zone, hash: &NameHash, octets_max: usize) -> Option<Difference> {
-        let (went, came) = (after.lacking(before, hash), before.lacking(after, hash));
+    fn between(
+        before: &Zone,
+        after: &Zone,
+        renewal: Option<&Renewal>,
+        hash: &NameHash,
+        octets_max: usize,
+    ) -> Option<Difference> {
+        let went = after.lacking(before, renewal, hash);
+        let came = before.lacking(after, renewal, hash);
         let mut difference = Difference::new(before.serial());
         for (zone, records) in [(before, went), (after, came)] {
             for record in std::iter::once(Changed::soa(zone)).chain(records) {
@@ -247,7 +269,7 @@ mod tests {
             let head = HEAD.replace(" 7 ", &format!(" {serial} "));
             let mut zone = build(&(head + text));
             if let Some(before) = versions.last() {
-                zone.remember(before, &hash);
+                zone.remember(before, None, &hash);
             }
             versions.push(zone);
         }

@@ -12,7 +12,7 @@
 //! - `signed`: a zone with the keys, the chain and the signatures of one that is signed here.
 //! - `tree`: names that come and go, and those above them with them; `steering`: policies at names.
 //! - `history`: what changed from one version to the next, for secondaries; `changed`: a zone after what a primary changed;
-//!   `updated`: after what a client changed.
+//!   `updated`: what a client changes of one; `renewed`: the zone after that, which shares all else.
 
 mod build;
 mod canonical;
@@ -24,6 +24,7 @@ mod links;
 mod nsec;
 mod nsec3;
 pub mod read;
+mod renewed;
 mod rrset;
 mod signed;
 mod steering;
@@ -44,6 +45,7 @@ pub(crate) use forms::hex;
 use history::History;
 pub use history::{Changed, Difference};
 use links::Links;
+pub use renewed::Renewal;
 pub use rrset::Rrset;
 pub(crate) use signed::{Additions, ToSign};
 pub use steering::Hindrance;
@@ -77,6 +79,8 @@ pub struct Zone {
     expired: bool,
     /// Whether it is a catalog of zones (RFC 9432), which is not for clients.
     catalog: bool,
+    /// Whether its stored text is a record a line, so that those of an owner can be replaced.
+    in_lines: bool,
     /// What was found and composed when the zone was built, so that no answer has to.
     links: Arc<Links>,
     /// What changed before; kept where somebody follows.
@@ -251,6 +255,16 @@ impl Zone {
         self.catalog = catalog;
     }
 
+    /// Whether its stored text is a record a line, so that those of an owner can be replaced.
+    pub fn is_in_lines(&self) -> bool {
+        self.in_lines
+    }
+
+    /// Sets whether its stored text is a record a line.
+    pub fn set_in_lines(&mut self, in_lines: bool) {
+        self.in_lines = in_lines;
+    }
+
     /// Whether clients are not, or not simply, answered from it.
     #[inline]
     pub fn is_withheld(&self) -> bool {
@@ -335,6 +349,16 @@ impl Node {
             policy: None,
             link: 0,
         }
+    }
+
+    /// Writes its RRsets behind what is in its page's arena.
+    fn write_sets(&mut self, arena: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.sets = u32::try_from(arena.len()).expect("a page's arena stays under 4 GiB");
+        write(arena);
+        self.sets_length = arena.len() as u32 - self.sets;
+        let sets = &arena[self.sets as usize..];
+        let has = |rtype| Rrset::all(sets).any(|set| set.rtype == rtype);
+        (self.has_ns, self.has_dname) = (has(Rtype::NS), has(Rtype::DNAME));
     }
 
     fn is_empty(&self) -> bool {

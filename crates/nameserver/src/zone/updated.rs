@@ -1,4 +1,4 @@
-//! A zone after what a client changed of it (RFC 2136 §3.2 to §3.4, §3.6).
+//! What a client changes of a zone (RFC 2136 §3.2 to §3.4, §3.6).
 //!
 //! What was made here when the zone was signed is none of its records: nothing can be asked or changed of it.
 
@@ -9,7 +9,7 @@ use dns::{Rcode, Rtype};
 use super::canonical::canonical;
 use super::history::Owners;
 use super::signed::with_serial;
-use super::{Changed, Rrset, SOA_NUMBERS, Zone, rrset};
+use super::{Changed, Renewal, Rrset, SOA_NUMBERS, Zone, rrset};
 use crate::names::NameHash;
 use crate::transfer::serial::is_greater;
 
@@ -82,12 +82,12 @@ struct Set {
 }
 
 impl Zone {
-    /// The canonical text of the zone as it is to be after an update; `None` where the update changes nothing. The serial number
-    /// becomes the next one, unless the update has a later one.
+    /// What an update renews of the zone; `None` where it changes nothing. The serial number becomes the next one, unless the
+    /// update has a later one.
     ///
     /// # Errors
     /// The code of the first prerequisite that does not hold: NXDOMAIN, YXDOMAIN, NXRRSET or YXRRSET (RFC 2136 §2.4).
-    pub fn updated(&self, update: &Update, hash: &NameHash) -> Result<Option<String>, Rcode> {
+    pub fn updated(&self, update: &Update, hash: &NameHash) -> Result<Option<Renewal>, Rcode> {
         let mut owners = Owners::new(self, hash);
         self.hold(&update.prerequisites, &mut owners)?;
         let before = Changed::soa(self);
@@ -113,12 +113,8 @@ impl Zone {
         let next = if is_raised { serial(soa) } else { self.serial().wrapping_add(1) };
         // What signing adds to it, it adds to the text's.
         let soa = with_serial(soa, next.wrapping_sub(self.serial_added.unwrap_or_default()));
-        let kept = self.all_sets().filter(|(owner, _)| !touched.contains_key(owner));
-        let changed: Vec<(&[u8], Vec<u8>)> =
-            touched.iter().map(|(owner, sets)| (*owner, written(sets))).collect();
-        let all = kept.chain(changed.iter().map(|(owner, sets)| (*owner, &sets[..])));
-        let text = self.text_of(all, Changed { ttl: soa_ttl, data: &soa, ..before }, usize::MAX);
-        Ok(text)
+        let renewed = touched.into_iter().map(|(owner, sets)| (owner.to_vec(), written(&sets))).collect();
+        Ok(Some(Renewal::new(self, (soa_ttl, soa), renewed)))
     }
 
     /// Whether all holds that is to.
@@ -259,7 +255,8 @@ mod tests {
         prerequisites: Vec<Prerequisite>,
         operations: Vec<Operation>,
     ) -> Result<Option<String>, Rcode> {
-        zone.updated(&Update { prerequisites, operations }, &NameHash::new(HASH))
+        let renewal = zone.updated(&Update { prerequisites, operations }, &NameHash::new(HASH))?;
+        Ok(renewal.map(|renewal| zone.renewed_text(&renewal)))
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::change::Change;
 use crate::contents::LAST_REGION;
 use crate::error::is_refusal;
 use crate::refused::{finite, there_was};
-use crate::text::TEXT_MAX;
+use crate::text::{TEXT_MAX, with_owners};
 
 /// How many rows one statement inserts or looks for, and how many changes a batch has: six values each stay far below
 /// the 65,535 that both databases bind, and more would gain little.
@@ -53,7 +53,11 @@ pub(super) type Changed<'c> = (&'static str, Option<&'c str>);
 /// What a change changes of what is served.
 pub(super) fn changed(change: &Change) -> Vec<Changed<'_>> {
     match change {
-        Change::PutZone { origin, .. } | Change::DeleteZone { origin } => vec![("zone", Some(origin))],
+        Change::PutZone { origin, .. }
+        | Change::ChangeZone { origin, .. }
+        | Change::DeleteZone { origin } => {
+            vec![("zone", Some(origin))]
+        }
         Change::AddRegion { .. } => vec![("region", None)],
         Change::RemoveRegion { .. } => vec![("region", None), ("policy_row", None)],
         Change::PutPartition { name, .. } | Change::DeletePartition { name } => {
@@ -100,7 +104,7 @@ fn order(changes: &[Change]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..changes.len()).collect();
     let regions_first = may_add_regions_first(changes);
     order.sort_by_key(|&index| match &changes[index] {
-        Change::PutZone { .. } | Change::DeleteZone { .. } => 0,
+        Change::PutZone { .. } | Change::ChangeZone { .. } | Change::DeleteZone { .. } => 0,
         Change::PutPartition { .. } | Change::DeletePartition { .. } => 1,
         Change::SetServer { .. } => 2,
         Change::Imported { .. } | Change::ForgetImport { .. } => 3,
@@ -204,6 +208,13 @@ async fn apply_kind(sql: &mut Sql, generation: i64, changes: &[&Change]) -> Resu
             unconfirm(sql, &each!(changes, Change::PutZone { origin, .. } => origin.as_str())).await?;
             put(sql, &ZONE, rows).await
         }
+        [Change::ChangeZone { .. }, ..] => {
+            let zones = each!(changes, Change::ChangeZone { origin, owners } => (origin.as_str(), owners));
+            for (origin, owners) in zones {
+                change_zone(sql, origin, owners).await?;
+            }
+            Ok(())
+        }
         [Change::DeleteZone { .. }, ..] => {
             let origins = each!(changes, Change::DeleteZone { origin } => origin.as_str());
             unconfirm(sql, &origins).await?;
@@ -286,6 +297,16 @@ async fn put(sql: &mut Sql, of: &Keyed, rows: Vec<(String, Value)>) -> Result<()
     let table = format!("{} ({}, {})", of.table, of.key, of.value);
     let rows = rows.into_iter().map(|(key, value)| vec![key.into(), value]).collect();
     Ok(insert(sql, &table, rows).await?)
+}
+
+/// Puts a zone in its own place with other lines of some owners: other programs read its text, which has to be whole.
+async fn change_zone(sql: &mut Sql, origin: &str, owners: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let found: Vec<(String,)> = sql.rows("SELECT text FROM zone WHERE origin = ?", values![origin]).await?;
+    let Some((text,)) = found.first() else {
+        return Err(Failure::Refused(format!("there is no zone {origin}")));
+    };
+    unconfirm(sql, &[origin]).await?;
+    put(sql, &ZONE, vec![(origin.to_owned(), with_owners(text, owners).as_str().into())]).await
 }
 
 /// Takes rows away that there must be.

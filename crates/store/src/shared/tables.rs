@@ -13,7 +13,7 @@ use crate::error::{OpenError, StoreError};
 use crate::schema::Version;
 
 /// The versions of the tables in PostgreSQL. Numbers are those of the tables' meaning: a version is the same in all
-/// databases that have it. Shared ones began with the third, and the fourth is theirs alone.
+/// databases that have it. Shared ones began with the third, the fourth is theirs alone, and they have no seventh.
 #[cfg(feature = "postgres")]
 const POSTGRES: &[Version] = &[
     (3, "tables", include_str!("../../migrations/postgres/0003_tables.sql")),

@@ -223,6 +223,40 @@ async fn the_log_is_brought_home_when_it_has_grown_long() {
 }
 
 #[tokio::test]
+async fn owners_that_were_changed_stand_beside_a_zone_until_they_are_long() {
+    let folder = Folder::new();
+    let store = open(&folder);
+    let before: String = (0..9_000).map(|i| format!("h{i}.a. 60 IN A 192.0.2.{}\n", i % 256)).collect();
+    store.commit(0, &[zone("a.", &before), zone("b.", "b. x\n")]).await.unwrap();
+    let change = |owners: std::ops::Range<u32>| {
+        let line = |i| format!("h{i}.a. 60 IN AAAA 2001:db8::{i:x}\n");
+        let owners = owners.map(|i| (format!("h{i}.a."), if i % 3 > 0 { line(i) } else { String::new() }));
+        Change::ChangeZone { origin: "a.".into(), owners: owners.collect() }
+    };
+    let beside = async || found::<i64>(&store, "SELECT count(*) FROM zone_owner").await[0];
+    let whole = async || store.load().await.unwrap().zones["a."].lines().count();
+    let mut generation = 1;
+    // A few again and again, as an ACME client does, are a few.
+    for _ in 0..LOG_COMMITS_MAX {
+        generation = store.commit(generation, &[change(0..3)]).await.unwrap();
+    }
+    store.tidy().await.unwrap();
+    assert_eq!((beside().await, whole().await), (3, 8_999));
+    generation = store.commit(generation, &[change(0..9_000)]).await.unwrap();
+    assert_eq!((beside().await, whole().await), (9_000, 6_000));
+    for _ in 0..LOG_COMMITS_MAX {
+        generation = store.commit(generation, &[change(0..1)]).await.unwrap();
+    }
+    store.tidy().await.unwrap();
+    assert_eq!((beside().await, whole().await), (0, 6_000), "it is in the text");
+    generation = store.commit(generation, &[change(1..2), zone("a.", "a. y\n")]).await.unwrap();
+    assert_eq!((beside().await, whole().await), (0, 1), "a zone that is put is put whole");
+    let other = Change::ChangeZone { origin: "c.".into(), owners: Default::default() };
+    let refused = store.commit(generation, &[other]).await.expect_err("there is none");
+    assert!(refused.to_string().contains("there is no zone c."), "{refused}");
+}
+
+#[tokio::test]
 async fn only_one_opener_at_a_time() {
     let folder = Folder::new();
     let store = open(&folder);
