@@ -32,7 +32,7 @@ use crate::names::NameHash;
 use crate::signing::Signing;
 use crate::transfer::{Primaries, Secondaries};
 use crate::zone::read::{self, Master};
-use crate::zone::{Changed, Operation, Renewal, Update, View, Zone, push_record};
+use crate::zone::{Changed, Difference, Operation, Renewal, Update, View, Zone, push_record};
 pub use condition::{Condition, Etag};
 pub use members::Listed;
 pub use partitions::Partitioned;
@@ -106,6 +106,8 @@ pub enum Edit {
         renewal: Arc<Renewal>,
         /// The zone that it was made of: whose records those must be that are here now.
         since: Arc<Zone>,
+        /// Whether its primary gave it.
+        by_primary: bool,
     },
     /// Deletes a zone.
     DeleteZone {
@@ -233,7 +235,8 @@ impl Edit {
         let renewed = if zone.is_in_lines() { zone.renewed(&renewal, hash) } else { None };
         if let Some(renewed) = renewed {
             let (zone, since) = (Box::new(renewed), zone.clone());
-            return Ok(Some(Edit::ChangeZone { zone, renewal: Arc::new(renewal), since }));
+            let renewal = Arc::new(renewal);
+            return Ok(Some(Edit::ChangeZone { zone, renewal, since, by_primary: false }));
         }
         let text = zone.renewed_text(&renewal);
         let master = match read::read_canonical(UPDATE, text.as_bytes()) {
@@ -259,14 +262,7 @@ impl Edit {
         condition: Condition,
         hash: &NameHash,
     ) -> Result<Edit, Faults> {
-        let include = |_: &str| Err("a request may not include files".to_string());
-        let read = read::Source { name: source, text, origin: Some(origin.wire()), include: &include };
-        let master = read::read(&read)?;
-        let zone = Zone::build(&master, source, hash)?;
-        if zone.origin().wire() != origin.wire() {
-            let what = format!("the SOA record is of {:?}", zone.origin());
-            return Err(Fault::whole(source, what, format!("{origin:?}, the zone that is put")).into());
-        }
+        let (zone, master) = read_zone(source, origin, text, hash)?;
         Ok(Edit::put_zone(zone, master, condition, false))
     }
 
@@ -298,6 +294,33 @@ impl Edit {
             *by_primary = true;
         }
         Ok(edit)
+    }
+
+    /// Prepares to put a zone after what its primary changed of it; `source` is what faults call that.
+    ///
+    /// # Errors
+    /// Where the differences are not of this zone; faults as of [`Edit::given_zone`].
+    pub fn given_changes(
+        source: &str,
+        since: &Arc<Zone>,
+        differences: &[Difference],
+        hash: &NameHash,
+    ) -> Result<Edit, Faults> {
+        let origin = since.origin();
+        let misfit = |what| Faults::from(Fault::whole(source, what, "what changed of the zone that is here"));
+        if since.is_in_lines() && since.is_renewable() {
+            let (part, owners) = since.changed_part(differences, hash).map_err(misfit)?;
+            // What a zone may not have, it has at one name: a part of it has the same faults.
+            let (part, _) = read_zone(source, origin, part.as_bytes(), hash)?;
+            let renewal = Renewal::of_part(&part, owners, hash);
+            let renewed = renewal.and_then(|renewal| Some((since.renewed(&renewal, hash)?, renewal)));
+            if let Some((zone, renewal)) = renewed {
+                let (zone, renewal, since) = (Box::new(zone), Arc::new(renewal), since.clone());
+                return Ok(Edit::ChangeZone { zone, renewal, since, by_primary: true });
+            }
+        }
+        let text = since.changed(differences, hash).map_err(misfit)?;
+        Edit::given_zone(source, origin, text.as_bytes(), hash)
     }
 
     /// Prepares to put a partition that is given as `prefix,region` lines, of these `regions`; `source` is what faults call
@@ -446,12 +469,14 @@ impl Book {
                 }
                 Ok(changes)
             }
-            Edit::ChangeZone { zone, renewal, since } => {
+            Edit::ChangeZone { zone, renewal, since, by_primary } => {
                 let origin = zone.origin().clone();
-                self.check_given(&origin, None, false)?;
+                self.check_given(&origin, None, by_primary)?;
                 self.check_unchanged(&since)?;
                 let mut changes = self.change_owners(*zone, &renewal)?;
-                changes.extend(self.forget_member(&origin));
+                if !by_primary {
+                    changes.extend(self.forget_member(&origin));
+                }
                 Ok(changes)
             }
             Edit::DeleteZone { origin, condition } => {
@@ -537,6 +562,24 @@ fn check_added(zone: &Zone, update: &Update) -> Result<(), Faults> {
         push_record(&mut text, &Changed { owner, rtype: *rtype, ttl: *ttl, data });
     }
     read_update(&text).map(|_| ())
+}
+
+/// Reads a zone of this name from a master file, which may include nothing.
+fn read_zone(
+    source: &str,
+    origin: &Folded,
+    text: &[u8],
+    hash: &NameHash,
+) -> Result<(Zone, Master<'static>), Faults> {
+    let include = |_: &str| Err("a request may not include files".to_string());
+    let read = read::Source { name: source, text, origin: Some(origin.wire()), include: &include };
+    let master = read::read(&read)?;
+    let zone = Zone::build(&master, source, hash)?;
+    if zone.origin().wire() != origin.wire() {
+        let what = format!("the SOA record is of {:?}", zone.origin());
+        return Err(Fault::whole(source, what, format!("{origin:?}, the zone that is put")).into());
+    }
+    Ok((zone, master))
 }
 
 fn read_update(text: &str) -> Result<Master<'static>, Faults> {

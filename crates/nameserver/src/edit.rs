@@ -39,7 +39,7 @@ pub use crate::book::{Condition, Etag, Refused, Unmade};
 use crate::counters::UPDATES_US;
 use crate::publish::Published;
 use crate::signing::Signing;
-use crate::zone::Update;
+use crate::zone::{Difference, Update, Zone};
 
 /// How many changes may wait; one more is refused at once, so that callers slow down.
 pub const QUEUE_MAX: usize = 1_024;
@@ -265,6 +265,23 @@ impl Editor {
         // As a zone that is put.
         let edit =
             tokio::task::spawn_blocking(move || Edit::given_zone(&source, &zone, text.as_bytes(), &hash));
+        self.apply(vec![edit.await??]).await
+    }
+
+    /// Puts a zone after what its primary changed of this one; `source` is what faults call that.
+    ///
+    /// # Errors
+    /// As [`Editor::put_zone`]; where the differences are not of this zone, or it is not the one that is here any more.
+    pub async fn take_changes(
+        &self,
+        source: String,
+        since: Arc<Zone>,
+        differences: Vec<Difference>,
+    ) -> Result<Applied, Refused> {
+        let hash = self.book().generation.hash.clone();
+        // As a zone that is put.
+        let edit =
+            tokio::task::spawn_blocking(move || Edit::given_changes(&source, &since, &differences, &hash));
         self.apply(vec![edit.await??]).await
     }
 

@@ -156,17 +156,20 @@ pub(super) fn incoming(octets: &[u8]) {
             is_well = coming.take(ID, message).is_ok();
         }
         let Some((came, version)) = coming.finish().filter(|_| is_well) else { continue };
-        let text = match came {
-            Came::Zone(text) => text,
+        let hash = &generation.hash;
+        let edit = match came {
+            Came::Zone(text) => Edit::given_zone("given", &zone, text.as_bytes(), hash),
             Came::Changes(differences) => {
                 assert!(since.is_some(), "nobody asked for it");
-                let Ok(text) = here.changed(&differences, &generation.hash) else { continue };
-                text
+                Edit::given_changes("given", here, &differences, hash)
             }
         };
-        if let Ok(edit) = Edit::given_zone("given", &zone, text.as_bytes(), &generation.hash) {
-            let Edit::PutZone { zone, .. } = edit else { panic!("it puts a zone") };
-            assert_eq!(zone.serial(), version.serial);
+        match edit {
+            Ok(Edit::PutZone { zone, .. } | Edit::ChangeZone { zone, .. }) => {
+                assert_eq!(zone.serial(), version.serial);
+            }
+            Ok(_) => panic!("it puts a zone or changes one"),
+            Err(faults) => assert!(!faults.to_string().is_empty()),
         }
     }
 }

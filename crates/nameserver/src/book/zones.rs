@@ -89,6 +89,7 @@ impl Book {
             return Err(Refused::Precondition { current: None });
         }
         zone.set_catalog(self.is_catalog(origin.wire()));
+        zone.set_expired(false);
         self.generation.zones.put(Arc::new(zone), &hash);
         self.remember_zone(&origin, before.as_deref(), Some(renewal));
         Ok(vec![Change::ChangeZone { origin: dns::name::to_text(origin.wire()), owners: renewal.lines() }])

@@ -287,10 +287,9 @@ struct Asker {
 /// A version of a zone that is not here yet.
 struct Newer {
     version: Version,
-    /// The zone, as a master file.
-    text: String,
-    /// How many steps led to it from the version that is here; 0 where it came whole.
-    steps: usize,
+    came: Came,
+    /// The version that is here, where what changed since was asked for.
+    since: Option<Arc<Zone>>,
 }
 
 impl Asker {
@@ -328,7 +327,7 @@ impl Asker {
             }
             let why = match self.transfer(&mut stream, zone, primary, Some(here)).await {
                 Ok(newer) => {
-                    let came_whole = newer.steps == 0;
+                    let came_whole = matches!(newer.came, Came::Zone(_));
                     match self.serve(zone, newer, address).await {
                         Err(why) if !came_whole => why,
                         served => return served,
@@ -389,25 +388,20 @@ impl Asker {
             return Err("the last message of the zone is not signed".into());
         }
         let (came, version) = coming.finish().ok_or("the data of the SOA record is malformed")?;
-        match (came, here) {
-            (Came::Changes(differences), Some(here)) => {
-                let (steps, hash) = (differences.len(), self.editor.book().generation.hash.clone());
-                // A zone of a million records takes a second: not on a thread that serves others.
-                let changed = task::spawn_blocking(move || here.changed(&differences, &hash));
-                let text =
-                    changed.await.map_err(|_| "applying what changed has panicked: a fault of ours")??;
-                Ok(Newer { version, text, steps })
-            }
-            (Came::Zone(text), _) => Ok(Newer { version, text, steps: 0 }),
-            (Came::Changes(_), None) => unreachable!("they come where they are asked for"),
-        }
+        Ok(Newer { version, came, since: here })
     }
 
     /// Puts a version in the place of the one that is here.
     async fn serve(&self, zone: &Folded, newer: Newer, primary: SocketAddr) -> Result<Outcome, String> {
-        let Newer { version, text, steps } = newer;
+        let Newer { version, came, since } = newer;
         let source = format!("{zone:?} from {primary}");
-        let served = self.editor.take_zone(source, zone.clone(), text).await;
+        let (steps, served) = match (came, since) {
+            (Came::Changes(differences), Some(since)) => {
+                (differences.len(), self.editor.take_changes(source, since, differences).await)
+            }
+            (Came::Zone(text), _) => (0, self.editor.take_zone(source, zone.clone(), text).await),
+            (Came::Changes(_), None) => unreachable!("they come where they are asked for"),
+        };
         served.map_err(|refused| format!("it cannot be served: {refused}"))?;
         let records = self.here(zone).map_or(0, |zone| zone.records());
         Ok(Outcome::Taken { version, primary, records, steps })

@@ -12,6 +12,12 @@ use crate::names::NameHash;
 /// The records of an owner by their type and data, with their TTLs; in an order that does not depend on chance.
 type Records<'a> = BTreeMap<(Rtype, &'a [u8]), u32>;
 
+/// The SOA record and the owners that differences are of, with what they have then.
+struct Touched<'a> {
+    soa: Changed<'a>,
+    owners: BTreeMap<&'a [u8], Records<'a>>,
+}
+
 impl Zone {
     /// The zone after these differences, of which the first begins with its serial number, as a master file: each record's
     /// data in the form for any type (RFC 3597 §5).
@@ -21,18 +27,53 @@ impl Zone {
     /// # Errors
     /// Where a record goes that is not here, or comes that is: then the zone is not the one that they are of.
     pub fn changed(&self, differences: &[Difference], hash: &NameHash) -> Result<String, String> {
+        let Touched { soa, owners } = self.touched(differences, hash)?;
+        let mut text = String::with_capacity(self.records * 64);
+        push(&mut text, &soa);
+        for (owner, sets) in self.all_sets().filter(|(owner, _)| !owners.contains_key(owner)) {
+            Changed::of(owner, sets).for_each(|record| push(&mut text, &record));
+        }
+        push_all(&mut text, &owners);
+        Ok(text)
+    }
+
+    /// The same of the apex and of those owners alone that differences are of; these owners are told, too.
+    ///
+    /// # Errors
+    /// As [`Zone::changed`].
+    pub fn changed_part<'a>(
+        &'a self,
+        differences: &'a [Difference],
+        hash: &'a NameHash,
+    ) -> Result<(String, Vec<&'a [u8]>), String> {
+        let Touched { soa, owners } = self.touched(differences, hash)?;
+        let mut text = String::new();
+        push(&mut text, &soa);
+        let apex = self.origin.wire();
+        if !owners.contains_key(apex) {
+            Changed::of(apex, self.apex_found().sets()).for_each(|record| push(&mut text, &record));
+        }
+        push_all(&mut text, &owners);
+        Ok((text, owners.into_keys().collect()))
+    }
+
+    /// What the owners have after these differences that they are of.
+    fn touched<'a>(
+        &'a self,
+        differences: &'a [Difference],
+        hash: &'a NameHash,
+    ) -> Result<Touched<'a>, String> {
         let mut here = Owners::new(self, hash);
-        let mut touched: BTreeMap<&[u8], Records<'_>> = BTreeMap::new();
-        let mut soa = Changed::soa(self);
+        let mut touched = Touched { soa: Changed::soa(self), owners: BTreeMap::new() };
         for difference in differences {
             let mut goes = false;
             for (_, record) in difference.records(0) {
                 if record.rtype == Rtype::SOA && record.owner == self.origin.wire() {
                     goes = !goes;
-                    soa = record;
+                    touched.soa = record;
                     continue;
                 }
-                let records = touched.entry(record.owner).or_insert_with(|| {
+                let records = touched.owners.entry(record.owner).or_insert_with(|| {
                     let sets = here.sets(record.owner).into_iter();
                     let all = sets.flat_map(|sets| Changed::of(record.owner, sets));
                     all.map(|record| ((record.rtype, record.data), record.ttl)).collect()
@@ -50,17 +91,16 @@ impl Zone {
                 }
             }
         }
-        let mut text = String::with_capacity(self.records * 64);
-        push(&mut text, &soa);
-        for (owner, sets) in self.all_sets().filter(|(owner, _)| !touched.contains_key(owner)) {
-            Changed::of(owner, sets).for_each(|record| push(&mut text, &record));
+        Ok(touched)
+    }
+}
+
+/// Writes the records of owners.
+fn push_all(text: &mut String, owners: &BTreeMap<&[u8], Records<'_>>) {
+    for (owner, records) in owners {
+        for ((rtype, data), ttl) in records {
+            push(text, &Changed { owner, rtype: *rtype, ttl: *ttl, data });
         }
-        for (owner, records) in touched {
-            for ((rtype, data), ttl) in records {
-                push(&mut text, &Changed { owner, rtype, ttl, data });
-            }
-        }
-        Ok(text)
     }
 }
 
@@ -80,6 +120,7 @@ fn push(text: &mut String, record: &Changed<'_>) {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Renewal;
     use super::super::tests::{HEAD, build};
     use super::*;
 
@@ -165,8 +206,14 @@ mod tests {
             };
             let versions: Vec<Zone> =
                 steps.iter().enumerate().map(|(index, step)| at(index as u32 + 1, &text(step))).collect();
-            let changed = versions[0].changed(&told(&versions), &NameHash::new(HASH)).expect("it fits");
-            prop_assert_eq!(lines(&build(&changed)), lines(&versions[versions.len() - 1]));
+            let (hash, told, last) = (NameHash::new(HASH), told(&versions), &versions[versions.len() - 1]);
+            let changed = versions[0].changed(&told, &hash).expect("it fits");
+            prop_assert_eq!(lines(&build(&changed)), lines(last));
+            let (part, owners) = versions[0].changed_part(&told, &hash).expect("it fits");
+            let renewal = Renewal::of_part(&build(&part), owners, &hash).expect("it has no proofs");
+            let renewed = versions[0].renewed(&renewal, &hash).expect("it has none either");
+            prop_assert_eq!((lines(&renewed), renewed.records()), (lines(last), last.records()));
+            prop_assert_eq!(renewed.to_text(), build(&changed).to_text());
         }
     }
 }

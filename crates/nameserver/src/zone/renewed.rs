@@ -7,9 +7,17 @@ use std::collections::{BTreeMap, HashSet};
 use dns::{Folded, Rtype};
 
 use super::build::RRSETS_MAX;
+use super::history::Owners;
 use super::text::push_record;
 use super::{Changed, Found, Rrset, Zone, rrset};
 use crate::names::NameHash;
+
+/// The share of a zone's names that are renewed at most, as a divisor: each makes a page of some hundred names anew, and to
+/// build the zone is no slower from there on.
+const SHARE: usize = 16;
+
+/// How many names of a small zone are renewed all the same.
+const OWNERS_MIN: usize = 256;
 
 /// What some owners have anew in a zone, the apex with its SOA record always among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +41,20 @@ impl Renewal {
         let mut renewal = Renewal { owners, origin: origin.clone(), soa, soa_ttl };
         renewal.owners.entry(origin).or_insert_with(|| without_soa(zone.apex_found().sets()));
         renewal
+    }
+
+    /// What owners have in a zone that is a part of a later version; `None` where that needs proofs or digests.
+    pub(crate) fn of_part<'o>(
+        part: &Zone,
+        owners: impl IntoIterator<Item = &'o [u8]>,
+        hash: &NameHash,
+    ) -> Option<Renewal> {
+        if !part.is_renewable() {
+            return None;
+        }
+        let (soa, mut there) = (Changed::soa(part), Owners::new(part, hash));
+        let owners = owners.into_iter().map(|owner| (owner.to_vec(), without_soa(there.sets(owner)[0])));
+        Some(Renewal::new(part, (soa.ttl, soa.data.to_vec()), owners.collect()))
     }
 
     /// Whose records are others, in folded wire form.
@@ -85,7 +107,8 @@ impl Zone {
 
     /// The zone with what is renewed; `None` where it has to be built of its text.
     pub fn renewed(&self, renewal: &Renewal, hash: &NameHash) -> Option<Zone> {
-        if !self.is_renewable() || !renewal.owners.values().all(|sets| is_plain(sets)) {
+        let is_much = renewal.owners.len() > (self.names.len() / SHARE).max(OWNERS_MIN);
+        if is_much || !self.is_renewable() || !renewal.owners.values().all(|sets| is_plain(sets)) {
             return None;
         }
         let mut zone = self.clone();
@@ -108,7 +131,7 @@ impl Zone {
     }
 
     /// Whether all that an answer needs of other names than its own is found by walking.
-    fn is_renewable(&self) -> bool {
+    pub(crate) fn is_renewable(&self) -> bool {
         let is_signed = self.is_signed() || self.signed_until.is_some() || self.links.hidden.len() > 0;
         !is_signed && !self.is_sealed() && !self.is_steered()
     }
@@ -195,6 +218,15 @@ mod tests {
         assert_eq!(renewed.to_text(), text);
         assert_eq!(all_of(&renewed), all_of(&built), "{text}");
         assert!(!renewed.has_records_of(zone));
+        let told = |mut version: Zone, renewal| {
+            version.remember(zone, renewal, &hash);
+            let difference = &version.since(zone.serial()).expect("it is remembered")[0];
+            let mut records: Vec<String> =
+                difference.records(0).map(|(_, record)| format!("{record:?}")).collect();
+            records.sort_unstable();
+            records
+        };
+        assert_eq!(told(renewed.clone(), Some(&renewal)), told(built, None), "{text}");
         renewed
     }
 
