@@ -163,14 +163,14 @@ impl Book {
     }
 
     /// Holds a catalog to what makes one.
-    pub(super) fn check_catalog(&self, zone: &Zone, master: &Master<'_>) -> Result<(), Faults> {
+    pub(super) fn check_catalog(&self, zone: &Zone, master: Option<&Master<'_>>) -> Result<(), Faults> {
         if !self.primaries.have_catalog(zone.origin().wire()) {
             return Ok(());
         }
         let broken = catalog::members(zone).err().unwrap_or_default();
         let mut faults = Faults::default();
         for Broken { owner, rtype, what, expected } in broken {
-            faults.push_with(|| fault(Some(master), (&owner, rtype), zone.origin(), what, expected));
+            faults.push_with(|| fault(master, (&owner, rtype), zone.origin(), what, expected));
         }
         faults.or(())
     }
@@ -240,6 +240,7 @@ mod tests {
     use crate::book::Edit;
     use crate::generation::Settings;
     use crate::transfer::{Primaries, Primary};
+    use crate::zone::Difference;
 
     const ZONE: &str = "@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n";
 
@@ -372,6 +373,22 @@ mod tests {
                       a.zones 0 PTR one.\nb.zones 0 PTR one.\n";
         let told = give(&mut book.clone(), "cat", broken).unwrap_err();
         assert_eq!(told, "given:5:1: one. is listed a second time; expected each zone once");
+
+        // By what changed it comes to the same.
+        let (hash, cat) = (book.generation.hash.clone(), name("cat"));
+        let here = book.generation.zones.all().get(&cat, &hash).cloned().unwrap();
+        let Ok(Edit::PutZone { zone: mut later, .. }) =
+            Edit::given_zone("given", &cat, broken.as_bytes(), &hash)
+        else {
+            panic!("it is a zone")
+        };
+        later.remember(&here, None, &hash);
+        let differences: Vec<Difference> =
+            later.since(1).unwrap().iter().map(|difference| Difference::clone(difference)).collect();
+        let edit = Edit::given_changes("given", &here, &differences, &hash).unwrap();
+        assert!(matches!(edit, Edit::ChangeZone { .. }));
+        let told = book.clone().apply(edit).unwrap_err().to_string();
+        assert_eq!(told, "cat.: one. is listed a second time; expected each zone once");
 
         // One that was there before it was followed as a catalog.
         let mut other = following(&[]);

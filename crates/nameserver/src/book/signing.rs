@@ -44,8 +44,7 @@ impl Book {
             let origin = zone.origin();
             // Where keys have changed, one may have the tag that another one had.
             let before = served.zones.all().get(origin, &served.hash).filter(|_| !anew);
-            let placed = self.stored_zone(&dns::name::to_text(origin.wire()), &zone.to_text());
-            let placed = placed.and_then(|zone| self.place_zone(zone, before.cloned(), None));
+            let placed = self.given_zone(&zone).and_then(|zone| self.place_zone(zone, before.cloned(), None));
             placed.unwrap_or_else(|found| faults.append(found));
             if serves {
                 self.remember_zone(origin, Some(&zone), None);
@@ -71,7 +70,9 @@ impl Book {
             let steered = self.generation.policies.get(policy);
             steered.map(|steered| types(&steered.spec)).unwrap_or_default()
         };
-        signing.sign(&zone, &answers, before, &self.generation.hash)
+        let mut signed = signing.sign(&zone, &answers, before, &self.generation.hash)?;
+        signed.set_in_lines(zone.is_in_lines());
+        Ok(signed)
     }
 
     /// Signs zones once more, whose proofs tell of other types at names of policies than these answer now.
@@ -84,7 +85,7 @@ impl Book {
             let hash = self.generation.hash.clone();
             let zone = self.generation.zones.all().get(&origin, &hash).filter(|zone| zone.is_signed_here());
             let Some(zone) = zone.cloned() else { continue };
-            let given = self.stored_zone(&dns::name::to_text(origin.wire()), &zone.to_text());
+            let given = self.given_zone(&zone);
             let placed = given.and_then(|given| self.place_zone(given, Some(zone.clone()), None));
             placed.unwrap_or_else(|faults| panic!("a zone that was signed is signed again: {faults}"));
             self.remember_zone(&origin, Some(&zone), None);

@@ -27,6 +27,13 @@ impl Book {
         Ok(())
     }
 
+    /// A zone as it is stored, of one that is here.
+    pub(super) fn given_zone(&self, zone: &Zone) -> Result<Zone, Faults> {
+        let mut given = self.stored_zone(&dns::name::to_text(zone.origin().wire()), &zone.to_text())?;
+        given.set_in_lines(zone.is_in_lines());
+        Ok(given)
+    }
+
     /// Builds a zone as it is stored, without its policies and what signing it here makes.
     pub(super) fn stored_zone(&self, origin: &str, text: &str) -> Result<Zone, Faults> {
         let source = format!("stored zone {origin}");
@@ -65,7 +72,7 @@ impl Book {
         let text = text.ok_or_else(|| too_long(&origin))?;
         let mut faults = Faults::default();
         self.check_serial(&zone, master, text).unwrap_or_else(|fault| faults.push(fault));
-        self.check_catalog(&zone, master).unwrap_or_else(|found| faults.append(found));
+        self.check_catalog(&zone, Some(master)).unwrap_or_else(|found| faults.append(found));
         let (name, hash) = (zone.origin().clone(), self.generation.hash.clone());
         let before = self.generation.zones.all().get(&name, &hash).cloned();
         self.place_zone(zone, before.clone(), Some(master)).unwrap_or_else(|found| faults.append(found));
@@ -76,7 +83,9 @@ impl Book {
     /// Puts a zone in the place of the one that it was made of, of which it has other records of some owners.
     ///
     /// # Errors
-    /// [`Refused::Precondition`] where more is to be done for it than to put it: policies have come, or it is to be signed.
+    /// [`Refused::Precondition`] where more is to be done for it than to put it: policies have come, it is to be signed, or its
+    /// serial number is not greater.
+    /// Faults of a catalog.
     pub(super) fn change_owners(
         &mut self,
         mut zone: Zone,
@@ -84,10 +93,13 @@ impl Book {
     ) -> Result<Vec<Change>, Refused> {
         let (origin, hash) = (zone.origin().clone(), self.generation.hash.clone());
         let before = self.generation.zones.all().get(&origin, &hash).cloned();
-        let is_steered = before.as_ref().is_none_or(|before| before.is_steered());
-        if is_steered || self.signing.as_ref().is_some_and(|signing| self.signs(signing, &zone)) {
+        let is_plain = before
+            .as_ref()
+            .is_some_and(|before| !before.is_steered() && is_greater(zone.serial(), before.serial()));
+        if !is_plain || self.signing.as_ref().is_some_and(|signing| self.signs(signing, &zone)) {
             return Err(Refused::Precondition { current: None });
         }
+        self.check_catalog(&zone, None)?;
         zone.set_catalog(self.is_catalog(origin.wire()));
         zone.set_expired(false);
         self.generation.zones.put(Arc::new(zone), &hash);

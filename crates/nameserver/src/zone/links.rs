@@ -10,7 +10,7 @@ use super::denial::Denial;
 use super::{Found, Rrset, Zone, nsec3};
 use crate::names::NameHash;
 
-/// How many names may be linked after a zone was built: each change copies what was composed since.
+/// How many names may be linked, and lead elsewhere, after a zone was built: each change copies what was composed since.
 pub(super) const SINCE_MAX: usize = 1_024;
 
 /// A zone's links and composed records.
@@ -169,7 +169,7 @@ impl Zone {
             }
             self.names.change(hash.of(&name), name.wire(), |node, _| node.link = link);
         }
-        if since.names.len() > SINCE_MAX {
+        if since.names.len() > SINCE_MAX || since.targets.len() > SINCE_MAX {
             return false;
         }
         let (negative, negative_ttl) = self.compose_negative();
