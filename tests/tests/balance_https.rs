@@ -136,7 +136,7 @@ fn what_is_no_query_is_told_so() {
     let (get, twice) =
         (format!("dns={}", base64url(&query)), format!("/dns-query?dns={0}&dns={0}", base64url(&query)));
     let (elsewhere, padded) = (format!("/?{get}"), format!("/dns-query?{get}=="));
-    let cases: [(&str, &[&str], u16, &str); 10] = [
+    let cases: [(&str, &[&str], u16, &str); 12] = [
         (&elsewhere, &[], 404, "/dns-query"),
         ("/dns-query", &[], 400, "there is not one parameter dns"),
         (&twice, &[], 400, "there is not one parameter dns"),
@@ -144,6 +144,9 @@ fn what_is_no_query_is_told_so() {
         ("/dns-query?dns=AAAA", &[], 400, "the message is no query"),
         ("/dns-query?dns=%ff", &[], 400, "base64url"),
         ("/dns-query", &["--request", "PUT", "--data-binary", &file], 405, "method"),
+        // Who still sends when it is refused hears why.
+        ("/dns-query", &["--request", "PUT", "--data-binary", &long], 405, "method"),
+        (&elsewhere, &["--data-binary", &long], 404, "/dns-query"),
         ("/dns-query", &["--data-binary", &file], 415, "application/dns-message"),
         ("/dns-query", &["--header", MESSAGE, "--data-binary", &long], 413, "65535 octets"),
         ("/dns-query", &["--header", MESSAGE, "--data-binary", ""], 400, "a header of 12 octets"),

@@ -10,7 +10,8 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, Request};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderName, StatusCode};
+use axum::http::{HeaderName, Method, StatusCode};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
@@ -102,7 +103,20 @@ pub(crate) async fn converse(
 /// What is answered: queries, and refusals that say what they expect.
 fn router() -> Router {
     let routes = Router::new().route(PATH, get(by_get).post(by_post));
-    web::reply::refuse_others(routes, PATH).layer(middleware::map_response(counted))
+    web::reply::refuse_others(routes, PATH)
+        .layer(middleware::map_response(counted))
+        .layer(middleware::from_fn(heard_out))
+}
+
+/// Reads a body that nobody looks at: a client that is still sending when it is refused may not hear why.
+async fn heard_out(Extension(client): Extension<Arc<Client>>, request: Request, next: Next) -> Response {
+    if request.method() == Method::POST && request.uri().path() == PATH {
+        return next.run(request).await;
+    }
+    let (head, body) = request.into_parts();
+    // Who is too slow is refused as well.
+    let _ = timeout(client.connections.limits.message, sent(body)).await;
+    next.run(Request::from_parts(head, Body::empty())).await
 }
 
 /// Counts a request that held no query.

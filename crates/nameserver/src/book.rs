@@ -100,7 +100,7 @@ pub enum Edit {
     },
     /// Puts a zone of which some owners have other records.
     ChangeZone {
-        /// The zone, which has no policies.
+        /// The zone, with the policies that it had.
         zone: Box<Zone>,
         /// What is other.
         renewal: Arc<Renewal>,
@@ -473,7 +473,7 @@ impl Book {
                 let origin = zone.origin().clone();
                 self.check_given(&origin, None, by_primary)?;
                 self.check_unchanged(&since)?;
-                let mut changes = self.change_owners(*zone, &renewal)?;
+                let mut changes = self.change_owners(*zone, &renewal, &since)?;
                 if !by_primary {
                     changes.extend(self.forget_member(&origin));
                 }

@@ -15,13 +15,17 @@ const BESIDE_MIN: i64 = 256 << 10;
 /// The lines of owners in each zone, by its origin, in place of what the zone's text has of them.
 pub(crate) fn read(sql: &Connection) -> rusqlite::Result<BTreeMap<String, BTreeMap<String, String>>> {
     let mut zones = BTreeMap::<String, BTreeMap<String, String>>::new();
-    let mut query = sql.prepare("SELECT origin, owner, text FROM zone_owner")?;
-    let mut rows = query.query([])?;
-    while let Some(row) = rows.next()? {
-        let (origin, owner, text) = row.try_into()?;
-        zones.entry(origin).or_default().insert(owner, text);
+    let mut query = sql.prepare("SELECT DISTINCT origin FROM zone_owner")?;
+    for origin in query.query_map([], |row| row.get::<_, String>(0))? {
+        let origin = origin?;
+        zones.insert(origin.clone(), read_zone(sql, &origin)?);
     }
     Ok(zones)
+}
+
+fn read_zone(sql: &Connection, origin: &str) -> rusqlite::Result<BTreeMap<String, String>> {
+    let mut query = sql.prepare_cached("SELECT owner, text FROM zone_owner WHERE origin = ?")?;
+    query.query_map([origin], |row| row.try_into())?.collect()
 }
 
 /// Stores what owners have in a zone, beside its text.
@@ -61,7 +65,7 @@ pub(crate) fn tidy(sql: &Connection) -> rusqlite::Result<()> {
 fn bring_in(sql: &Connection, origin: &str) -> rusqlite::Result<()> {
     let text = "SELECT text FROM zone WHERE origin = ?";
     let packed: Option<Vec<u8>> = sql.query_row(text, [origin], |row| row.get(0)).optional()?;
-    let Some(owners) = read(sql)?.remove(origin) else { return Ok(()) };
+    let owners = read_zone(sql, origin)?;
     let text = packed.and_then(|packed| unpack(&packed, TEXT_MAX).ok());
     let Some(packed) = text.and_then(|text| pack(&with_owners(&text, &owners), TEXT_MAX)) else {
         return Ok(());

@@ -80,23 +80,25 @@ impl Book {
         Ok(vec![faults.or(Change::PutZone { origin, text: text.into() })?])
     }
 
-    /// Puts a zone in the place of the one that it was made of, of which it has other records of some owners.
+    /// Puts a zone in the place of the one that it was made of, of which it has other records of some owners and all policies.
     ///
     /// # Errors
-    /// [`Refused::Precondition`] where more is to be done for it than to put it: policies have come, it is to be signed, or its
-    /// serial number is not greater.
+    /// [`Refused::Precondition`] where more is to be done for it than to put it: policies have come or gone, it is to be signed,
+    /// or its serial number is not greater.
     /// Faults of a catalog.
     pub(super) fn change_owners(
         &mut self,
         mut zone: Zone,
         renewal: &Renewal,
+        since: &Arc<Zone>,
     ) -> Result<Vec<Change>, Refused> {
         let (origin, hash) = (zone.origin().clone(), self.generation.hash.clone());
         let before = self.generation.zones.all().get(&origin, &hash).cloned();
-        let is_plain = before
-            .as_ref()
-            .is_some_and(|before| !before.is_steered() && is_greater(zone.serial(), before.serial()));
-        if !is_plain || self.signing.as_ref().is_some_and(|signing| self.signs(signing, &zone)) {
+        let is_as_it_was = before.as_ref().is_some_and(|before| {
+            let has_its_policies = Arc::ptr_eq(before, since) || !before.is_steered() && !zone.is_steered();
+            has_its_policies && is_greater(zone.serial(), before.serial())
+        });
+        if !is_as_it_was || self.signing.as_ref().is_some_and(|signing| self.signs(signing, &zone)) {
             return Err(Refused::Precondition { current: None });
         }
         self.check_catalog(&zone, None)?;

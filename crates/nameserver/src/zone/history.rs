@@ -95,24 +95,28 @@ impl Zone {
         renewal: Option<&'a Renewal>,
         hash: &'a NameHash,
     ) -> impl Iterator<Item = Changed<'a>> {
-        let all = || {
-            let names =
-                other.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets(), 0));
-            names.chain(other.hidden().map(|(owner, sets)| (owner, sets, 1)))
-        };
-        let of_these = |renewal: &'a Renewal| {
-            let mut there = Owners::new(other, hash);
-            renewal.owners().map(move |owner| (owner, there.sets(owner)[0], 0))
-        };
-        let (all, of_these) = (renewal.is_none().then(all), renewal.map(of_these));
-        let owned = all.into_iter().flatten().chain(of_these.into_iter().flatten());
         let here = Owners::new(self, hash);
+        let there = other.placed_sets(renewal, hash);
         let both =
-            owned.scan(here, |here, (owner, sets, place)| Some((owner, here.sets(owner)[place], sets)));
+            there.scan(here, |here, (owner, sets, place)| Some((owner, here.sets(owner)[place], sets)));
         both.filter(|(_, here, there)| here != there).flat_map(|(owner, here, there)| {
             let here: HashSet<Changed<'_>> = Changed::of(owner, here).collect();
             Changed::of(owner, there).filter(move |record| !here.contains(record))
         })
+    }
+
+    /// The owners, or those that were renewed, with their sets, and which of [`Owners::sets`] those are.
+    fn placed_sets<'a>(
+        &'a self,
+        renewal: Option<&'a Renewal>,
+        hash: &'a NameHash,
+    ) -> Box<dyn Iterator<Item = (&'a [u8], &'a [u8], usize)> + 'a> {
+        if let Some(renewal) = renewal {
+            let mut here = Owners::new(self, hash);
+            return Box::new(renewal.owners().map(move |owner| (owner, here.sets(owner)[0], 0)));
+        }
+        let names = self.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets(), 0));
+        Box::new(names.chain(self.hidden().map(|(owner, sets)| (owner, sets, 1))))
     }
 
     /// The owners of NSEC3 records, which are no names of the zone, with their sets.

@@ -1,6 +1,6 @@
 //! A zone of which some owners have other records: all else is shared with the one before, and nothing else is looked at.
 //!
-//! What takes a look at all of a zone is not made so, but built: chains of proofs, signatures, names of policies.
+//! What takes a look at all of a zone is not made so, but built: chains of proofs, signatures, what may be in a policy's way.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -111,6 +111,10 @@ impl Zone {
         if is_much || !self.is_renewable() || !renewal.owners.values().all(|sets| is_plain(sets)) {
             return None;
         }
+        if self.is_steered() && renewal.owners.iter().any(|(owner, sets)| self.may_hinder(owner, sets, hash))
+        {
+            return None;
+        }
         let mut zone = self.clone();
         let (mut cuts, mut addressed) = (Vec::new(), HashSet::new());
         for owner in renewal.owners() {
@@ -133,7 +137,17 @@ impl Zone {
     /// Whether all that an answer needs of other names than its own is found by walking.
     pub(crate) fn is_renewable(&self) -> bool {
         let is_signed = self.is_signed() || self.signed_until.is_some() || self.links.hidden.len() > 0;
-        !is_signed && !self.is_sealed() && !self.is_steered()
+        !is_signed && !self.is_sealed()
+    }
+
+    /// Whether an owner with these RRsets may keep a policy from deciding a name: its own, or one that they lead away from.
+    fn may_hinder(&self, owner: &[u8], sets: &[u8], hash: &NameHash) -> bool {
+        let has = |rtype| Rrset::all(sets).any(|set| set.rtype == rtype);
+        if owner == self.origin.wire() {
+            return has(Rtype::DNAME);
+        }
+        let name = Folded::read(owner).expect("owners of a zone are valid names");
+        has(Rtype::NS) || has(Rtype::DNAME) || self.policy_at(&name, hash).is_some()
     }
 
     /// Gives a name these RRsets; it comes with all above it, or goes where it has none.
@@ -297,9 +311,35 @@ mod tests {
         ] {
             assert!(!renewed(text, line), "{text}{line}");
         }
-        let mut steered = build(HEAD);
-        steered.set_policy(&name("www.example"), super::super::PolicyId::new(1), &hash);
-        assert!(!steered.is_renewable());
+    }
+
+    #[test]
+    fn policies_stay_where_nothing_can_be_in_their_way() {
+        let hash = NameHash::new(HASH);
+        let mut steered = build(&format!("{HEAD}a.b A 192.0.2.1\n"));
+        let names = ["example", "www.example", "x.b.example"];
+        for steer in names {
+            steered.set_policy(&name(steer), super::super::PolicyId::new(1), &hash);
+        }
+        for (line, is_renewed) in [
+            ("_acme-challenge.www TXT token", true),
+            ("-a.b A 192.0.2.1", true),
+            ("@ TXT v=spf1", true),
+            ("c CNAME www", true),
+            ("www TXT token", false),
+            ("b NS ns", false),
+            ("b DNAME ns", false),
+            ("@ DNAME ns.other.", false),
+        ] {
+            let update = Update { operations: vec![operation(line)], ..Update::default() };
+            let renewal = steered.updated(&update, &hash).expect("nothing is to hold").expect("it changes");
+            let renewed = steered.renewed(&renewal, &hash);
+            assert_eq!(renewed.is_some(), is_renewed, "{line}");
+            let Some(renewed) = renewed else { continue };
+            assert_eq!(renewed.to_text(), steered.renewed_text(&renewal), "{line}");
+            assert!(names.iter().all(|steer| renewed.policy_at(&name(steer), &hash).is_some()), "{line}");
+            assert_eq!(renewed.steered, 3, "{line}");
+        }
     }
 
     #[test]
