@@ -51,13 +51,24 @@ pub fn check(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says.
-pub fn hold(path: &Path) -> io::Result<Option<File>> {
+pub fn hold(path: &Path) -> io::Result<Option<Held>> {
     let beside = beside(&place(path)?, ".lock")?;
     let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(beside)?;
     match lock.try_lock() {
-        Ok(()) => Ok(Some(lock)),
+        Ok(()) => Ok(Some(Held(lock))),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
+    }
+}
+
+/// What holds a path, as long as it lives.
+#[derive(Debug)]
+pub struct Held(File);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A child that is just being started has the file open, too, until its own program runs: closing is not enough.
+        let _ = self.0.unlock();
     }
 }
 

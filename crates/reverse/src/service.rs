@@ -1,6 +1,5 @@
 //! All of the service, started and stopped.
 
-use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -13,7 +12,8 @@ use net::admission::{Admission, GIVING_WAY_MAX};
 use net::clock::Clock;
 use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
-use net::{tcp, whole};
+use net::tcp;
+use net::whole::{self, Held};
 use routing::Acl;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -138,7 +138,7 @@ pub struct Service {
     tasks: JoinSet<()>,
     back_end: JoinHandle<bool>,
     /// What holds the files that are written.
-    held: Vec<File>,
+    held: Vec<Held>,
 }
 
 impl Service {
@@ -321,7 +321,7 @@ fn raise_descriptors(options: &Options) {
 }
 
 /// Sees that nobody else writes the files that are to be written.
-fn hold(options: &Options) -> Result<Vec<File>, StartError> {
+fn hold(options: &Options) -> Result<Vec<Held>, StartError> {
     let hold = |path: &PathBuf| match whole::hold(path) {
         Ok(held) => held.ok_or_else(|| StartError::Held(path.clone())),
         Err(cause) => Err(StartError::Unwritable(path.clone(), cause)),

@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use net::whole::Held;
+
 use crate::failure::Failure;
 
 /// How often it is noted how far the lines came.
@@ -20,7 +22,7 @@ pub(super) struct Noted {
     inode: u64,
     last: Instant,
     /// Held against other runs, which would write to the same file.
-    _held: File,
+    _held: Held,
 }
 
 impl Noted {
