@@ -144,13 +144,13 @@ impl Zone {
         let (built, mut since) = (self.links.built.clone(), self.links.since.clone());
         let mut cuts: Vec<Folded> = changed;
         if addressed.iter().any(|hash| built.targets.contains(hash) || since.targets.contains(hash)) {
-            let other = |wire: &[u8]| cuts.iter().all(|cut| cut.wire() != wire);
+            let known: HashSet<&[u8]> = cuts.iter().map(Folded::wire).collect();
             let leads_there = |found| self.targets_of(found, hash).any(|target| addressed.contains(&target));
             let others: Vec<Folded> = self
                 .names
                 .iter()
                 .map(|(wire, node)| (wire, Found { node, is_apex: wire == self.origin.wire() }))
-                .filter(|(wire, found)| found.is_delegation() && other(wire) && leads_there(*found))
+                .filter(|(wire, found)| found.is_delegation() && !known.contains(wire) && leads_there(*found))
                 .map(|(wire, _)| Folded::read(wire).expect("names of a zone are valid"))
                 .collect();
             cuts.extend(others);
