@@ -4,6 +4,7 @@ mod balancer;
 mod catalog;
 mod credit;
 mod dnstap;
+mod frame;
 mod load;
 mod partition;
 mod proximity;
@@ -71,6 +72,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "notified", run: transfer::notified, seeds: transfer::notifications },
     Target { name: "update", run: update::update, seeds: update::updates },
     Target { name: "catalog", run: catalog::catalog, seeds: catalog::catalogs },
+    Target { name: "frame", run: frame::frame, seeds: frame::frames },
     Target { name: "framing", run: transfer::framing, seeds: transfer::streams },
     Target { name: "compare", run: trace::compare, seeds: trace::compared },
     Target { name: "zones", run: zones::made, seeds: zones::responses },

@@ -2,9 +2,11 @@
 
 use std::panic;
 use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{Pid, gettid};
 
 use crate::data::skip;
 use crate::program;
@@ -40,6 +42,55 @@ pub fn enter() -> Result<(), String> {
         .map_err(|cause| format!("the system makes no network namespace: {cause}"))?;
     ip("link set lo up");
     Ok(())
+}
+
+/// Another network, joined with the calling thread's by a pair of Ethernet devices: `near` is here, `far` there.
+///
+/// It ends with its thread, which ends where this is dropped, and with what was started in it.
+#[derive(Debug)]
+pub struct Other {
+    work: mpsc::Sender<Work>,
+    id: Pid,
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+impl Other {
+    /// Makes it, and has iproute2 set up both ends: lines as of [`ip`], of here once there is `near`, and of there.
+    ///
+    /// # Panics
+    /// Where a line fails.
+    pub fn joined(here: &str, there: &'static str) -> Other {
+        let (work, given) = mpsc::channel::<Work>();
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            enter().expect("there is one more");
+            tell.send(gettid()).expect("it is waited for");
+            given.iter().for_each(|work| work());
+        });
+        let other = Other { work, id: told.recv().expect("it has a network") };
+        ip("link add near type veth peer name far\nlink set near up");
+        ip(here);
+        ip(&format!("link set far netns {}", other.id));
+        other.run(|| {
+            ip("link set far up");
+            ip(there);
+        });
+        other
+    }
+
+    /// Does `work` there; what it starts stays there.
+    ///
+    /// # Panics
+    /// Where it does.
+    pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        let work = Box::new(move || {
+            let _ = tell.send(work());
+        });
+        self.work.send(work).expect("its thread waits for work");
+        told.recv().expect("the work ends well")
+    }
 }
 
 /// Makes every address this network's own.

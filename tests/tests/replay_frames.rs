@@ -7,10 +7,9 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
-use nix::unistd::gettid;
 use serde_json::Value;
 use tests::folder::Folder;
-use tests::namespace::{self, ip};
+use tests::namespace::{self, Other};
 use tests::program::{self, Ended, Program};
 
 /// A tolerance that no machine misses: time is not what these tests are about.
@@ -20,9 +19,7 @@ const ANY: [&str; 3] = ["--tolerance", "24h", "--json"];
 const QUERIES: u64 = 400;
 
 /// Between two networks: `near` is where the replay is. Neither end knows the other's address yet.
-const JOINED: &str = "link add near type veth peer name far
-link set near up
-address add 10.99.0.2/24 dev near
+const NEAR: &str = "address add 10.99.0.2/24 dev near
 address add fd00:99::2/64 dev near nodad
 route add local 10.100.0.0/16 dev lo
 route add local fd00:100::/64 dev lo
@@ -30,8 +27,7 @@ route add 10.77.0.0/16 via 10.99.0.1
 route add 10.66.0.0/16 via 10.99.0.9";
 
 /// The other end, which is a router to a further address too.
-const FAR: &str = "link set far up
-address add 10.99.0.1/24 dev far
+const FAR: &str = "address add 10.99.0.1/24 dev far
 address add fd00:99::1/64 dev far nodad
 address add 10.77.0.1/32 dev lo
 route add 10.100.0.0/16 via 10.99.0.2
@@ -41,29 +37,12 @@ route add fd00:100::/64 via fd00:99::2";
 /// comes out.
 fn answered(servers: &'static [&'static str]) -> mpsc::Receiver<IpAddr> {
     let (tell, sources) = mpsc::channel();
-    let (here, there) = (mpsc::channel(), mpsc::channel());
-    thread::spawn(move || {
-        namespace::enter().expect("there is one more");
-        here.0.send(gettid()).expect("it is waited for");
-        there.1.recv().expect("it is joined");
-        ip(FAR);
-        let sockets: Vec<_> =
-            servers.iter().map(|server| UdpSocket::bind(server).expect("it binds")).collect();
-        let threads: Vec<_> = sockets
-            .into_iter()
-            .map(|socket| {
-                let tell = tell.clone();
-                thread::spawn(move || echo(&socket, &tell))
-            })
-            .collect();
-        here.0.send(gettid()).expect("it is waited for");
-        threads.into_iter().for_each(|thread| thread.join().expect("it holds"));
+    Other::joined(NEAR, FAR).run(move || {
+        for server in servers {
+            let (socket, tell) = (UdpSocket::bind(server).expect("it binds"), tell.clone());
+            thread::spawn(move || echo(&socket, &tell));
+        }
     });
-    let other = here.1.recv().expect("it has a network");
-    ip(JOINED);
-    ip(&format!("link set far netns {other}"));
-    there.0.send(()).expect("it waits");
-    here.1.recv().expect("it answers");
     sources
 }
 

@@ -18,6 +18,7 @@ use net::privileges;
 use net::shutdown::Shutdown;
 use net::tcp::Limits;
 use net::tls::identity::Identity;
+use net::xdp::Attached;
 use tap::{Writer, Writing};
 
 use self::prepared::{Bound, BoundTls, Prepared};
@@ -32,6 +33,7 @@ use crate::rate_limit;
 use crate::signing::{Key, Signing};
 use crate::transfer::update::maker;
 use crate::transfer::{self, Transfers, notifier, refresher};
+use crate::worker::Worker;
 use crate::zone::View;
 
 /// How many zones or addresses of views a line of the log names.
@@ -57,6 +59,8 @@ pub struct Options {
     pub token: Option<String>,
     /// The store: `sqlite:PATH`.
     pub store: String,
+    /// Interfaces from which queries to those addresses are taken as frames, past the kernel's network stack.
+    pub xdp: Vec<String>,
     /// Worker threads for each address; a thread for each core that we may use where not given.
     pub workers: Option<usize>,
     /// What holds for all answers.
@@ -98,6 +102,8 @@ pub enum StartError {
     Stored(Faults),
     /// An address cannot be had.
     Bind(io::Error),
+    /// Queries cannot be taken from an interface as frames.
+    Frames(io::Error),
     /// The store cannot be used.
     Store(String),
     /// The file for dnstap cannot be written.
@@ -126,7 +132,7 @@ impl fmt::Display for StartError {
                 }
                 Ok(())
             }
-            StartError::Bind(cause) => write!(f, "failed to {cause}"),
+            StartError::Bind(cause) | StartError::Frames(cause) => write!(f, "failed to {cause}"),
             StartError::User(what) => write!(f, "failed to {what}"),
             StartError::Tap(what) => f.write_str(what),
             StartError::Store(what) => f.write_str(what),
@@ -151,6 +157,8 @@ pub struct Service {
     transfers: Arc<Transfers>,
     shutdown: Shutdown,
     workers: Vec<JoinHandle<()>>,
+    /// Held until the workers have ended: who lets go gives an interface's queries back to the sockets.
+    attached: Vec<Attached>,
     /// The TCP ports, held until no worker has a socket any more: who takes the port then gets all of its datagrams.
     ports: Vec<std::net::TcpListener>,
     tasks: tokio::task::JoinSet<()>,
@@ -208,6 +216,7 @@ impl Service {
             transfers: prepared.answering.transfers.clone(),
             shutdown: Shutdown::new(),
             workers: Vec::new(),
+            attached: Vec::new(),
             ports: Vec::new(),
             tasks: tokio::task::JoinSet::new(),
             tap: None,
@@ -234,20 +243,29 @@ impl Service {
             writer.make_file().map_err(StartError::Tap)?;
         }
         let mut metrics = prepared.metrics(&self.editor);
-        for Bound { address, udp, tcp } in std::mem::take(&mut prepared.bound) {
+        let bound = std::mem::take(&mut prepared.bound);
+        let listeners: Vec<_> = bound.iter().filter_map(|bound| bound.udp.first().cloned()).collect();
+        for Bound { address, udp, tcp } in bound {
             for listener in udp {
-                let worker = prepared.worker(self.workers.len(), listener.clone());
-                metrics.udp.push(worker.ledger.counters.clone());
+                let worker = prepared.socket_worker(self.workers.len(), listener.clone());
                 metrics.sockets.push(Arc::downgrade(&listener));
                 self.shutdown.on_begin(move || listener.stop());
-                let name = format!("worker-{}", worker.index);
-                let thread = std::thread::Builder::new().name(name).spawn(|| worker.run());
-                self.workers.push(thread.map_err(StartError::System)?);
+                self.work(worker, &mut metrics)?;
             }
             self.ports.push(tcp.try_clone().map_err(StartError::System)?);
             let connections = prepared.connections(address, tcp, None);
             metrics.tcp.push(Tcp::of(&connections));
             self.tasks.spawn(connections.serve(self.shutdown.clone()));
+        }
+        for (attached, queues) in std::mem::take(&mut prepared.attached) {
+            for queue in queues {
+                let watch = queue.watch();
+                metrics.queues.push(watch.clone());
+                self.shutdown.on_begin(move || watch.stop());
+                let worker = prepared.queue_worker(self.workers.len(), queue, listeners.clone());
+                self.work(worker, &mut metrics)?;
+            }
+            self.attached.push(attached);
         }
         for BoundTls { address, listener, identity } in std::mem::take(&mut prepared.bound_tls) {
             let connections = prepared.connections(address, listener, Some(identity));
@@ -272,6 +290,15 @@ impl Service {
             // Whoever has the token, or is on this machine, may ask: there is no list.
             web::serve(api, router, |_| true, requests, stop).await;
         });
+        Ok(())
+    }
+
+    /// Has a worker serve, in a thread of its own.
+    fn work(&mut self, worker: Worker, metrics: &mut http::Metrics) -> Result<(), StartError> {
+        metrics.udp.push(worker.ledger.counters.clone());
+        let name = format!("worker-{}", worker.index);
+        let thread = std::thread::Builder::new().name(name).spawn(|| worker.run());
+        self.workers.push(thread.map_err(StartError::System)?);
         Ok(())
     }
 
@@ -531,6 +558,7 @@ mod tests {
             imports: Vec::new(),
             signing_keys: Arc::default(),
             user: None,
+            xdp: Vec::new(),
             seed: Some(1),
             tcp: Limits::default(),
             tls: None,

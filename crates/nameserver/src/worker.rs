@@ -1,10 +1,11 @@
-//! A worker: one thread, one core, one UDP socket.
+//! A worker: one thread, one core, and one UDP socket or one queue of an interface.
 
-use std::net::SocketAddr;
+use std::io;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use net::udp::{Batch, Datagram, UdpListener};
+use net::udp::{Batch, Datagram, Sent, UdpListener};
+use net::xdp::Queue;
 
 use crate::answer::Transport;
 use crate::answering::{Answering, Ledger, Received, Return};
@@ -16,26 +17,32 @@ pub struct Worker {
     pub index: usize,
     /// The core to stay on, where one is chosen.
     pub core: Option<usize>,
-    /// Its own socket.
-    pub listener: Arc<UdpListener>,
+    /// Where its queries come from; its own.
+    pub source: Source,
+    /// A socket of each address that it has queries to: answers that come later leave by those.
+    pub listeners: Vec<Arc<UdpListener>>,
     /// What it answers from, as all workers do.
     pub answering: Answering,
     /// Where it notes what became of queries; its own.
     pub ledger: Ledger,
     /// What its draws begin with.
     pub seed: u64,
-    /// The largest answer in octets.
-    pub answer_max: usize,
+}
+
+/// Where a worker's queries come from, and its answers go.
+pub enum Source {
+    /// A socket, and the room for a batch.
+    Socket(Arc<UdpListener>, Box<Batch>),
+    /// A queue of an interface.
+    Queue(Box<Queue>),
 }
 
 impl Worker {
-    /// Serves until the listener is stopped.
+    /// Serves until its source is stopped.
     ///
     /// Nothing is allocated once it receives, but by [`Answering::answer`].
     pub fn run(self) {
-        let Worker { index, core, listener, answering, mut ledger, seed, answer_max } = self;
-        let port = listener.local_address().port();
-        let mut batch = Batch::new(answer_max);
+        let Worker { index, core, mut source, listeners, answering, mut ledger, seed } = self;
         let mut rng = Rng::with_seed(seed);
         let seat = answering.published.seat(index);
         if let Some(core) = core
@@ -45,25 +52,24 @@ impl Worker {
         }
         loop {
             seat.park();
-            match batch.receive(&listener) {
+            match source.receive() {
                 Ok(0) => return,
                 Ok(received) => {
                     ledger.counters.batches.add(1);
                     ledger.counters.queries.add(received as u64);
                 }
                 Err(cause) => {
-                    let failures = listener.receive_failures();
-                    tracing::error!(worker = index, failures, %cause, "receiving fails; it is tried again");
+                    tracing::error!(worker = index, %cause, "receiving fails; it is tried again");
                     continue;
                 }
             }
             let generation = seat.wake();
             let now = answering.clock.now();
-            batch.answer_each(|Datagram { bytes, client, local, .. }, out| {
+            source.answer_each(|Datagram { bytes, client, server, .. }, out| {
                 let received = Received {
                     query: bytes,
                     client,
-                    server: SocketAddr::new(local, port),
+                    server,
                     transport: Transport::Udp,
                     worker: Some(index),
                     generation: &generation,
@@ -72,15 +78,50 @@ impl Worker {
                 match answering.answer(&received, &mut rng, out, || &mut ledger) {
                     Return::Message(length) => Some(length),
                     Return::Update(accepted) => {
-                        accepted.wait(Back::Datagram { listener: listener.clone(), client, local });
+                        if let Some(listener) = listeners.iter().find(|listener| listener.is_at(server)) {
+                            let listener = listener.clone();
+                            accepted.wait(Back::Datagram { listener, client, local: server.ip() });
+                        }
                         None
                     }
                     Return::Stream(_) | Return::Nothing => None,
                 }
             });
             drop(generation);
-            let sent = batch.send(&listener);
+            let sent = source.send();
             ledger.counters.send_failed.add(sent.failed as u64);
+        }
+    }
+}
+
+impl Source {
+    /// A socket, with room for answers of up to `answer_max` octets.
+    ///
+    /// # Panics
+    /// As [`Batch::new`].
+    pub fn socket(listener: Arc<UdpListener>, answer_max: usize) -> Source {
+        Source::Socket(listener, Box::new(Batch::new(answer_max)))
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        match self {
+            Source::Socket(listener, batch) => batch.receive(listener),
+            Source::Queue(queue) => queue.receive(),
+        }
+    }
+
+    #[inline]
+    fn answer_each(&mut self, answer: impl FnMut(Datagram<'_>, &mut [u8]) -> Option<usize>) {
+        match self {
+            Source::Socket(_, batch) => batch.answer_each(answer),
+            Source::Queue(queue) => queue.answer_each(answer),
+        }
+    }
+
+    fn send(&mut self) -> Sent {
+        match self {
+            Source::Socket(listener, batch) => batch.send(listener),
+            Source::Queue(queue) => queue.send(),
         }
     }
 }
@@ -105,14 +146,14 @@ mod tests {
     /// Asks for the addresses of the root, which are not ours to give.
     const QUERY: &[u8] = &[0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
 
-    fn worker() -> (Worker, SocketAddr) {
+    fn worker() -> (Worker, Arc<UdpListener>) {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = Arc::new(net::udp::bind(loopback, None).expect("loopback binds"));
-        let address = listener.local_address();
         let worker = Worker {
             index: 0,
             core: None,
-            listener,
+            source: Source::socket(listener.clone(), 512),
+            listeners: vec![listener.clone()],
             answering: Answering {
                 published: Arc::new(Published::new(Generation::empty(1, Settings::default()), 1)),
                 transfers: Arc::new(Transfers::new(Config::default())),
@@ -122,9 +163,8 @@ mod tests {
             },
             ledger: Ledger::new(None),
             seed: 1,
-            answer_max: 512,
         };
-        (worker, address)
+        (worker, listener)
     }
 
     fn client(server: SocketAddr) -> UdpSocket {
@@ -136,9 +176,9 @@ mod tests {
 
     #[test]
     fn a_worker_lives_on_where_receiving_fails() {
-        let (worker, address) = worker();
-        let (listener, counters) = (worker.listener.clone(), worker.ledger.counters.clone());
-        let client = client(address);
+        let (worker, listener) = worker();
+        let counters = worker.ledger.counters.clone();
+        let client = client(listener.local_address());
         // A socket that has sent to a port where nobody listens is told so as it receives next.
         let same = UdpSocket::from(listener.as_fd().try_clone_to_owned().expect("it can be cloned"));
         let closed = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());

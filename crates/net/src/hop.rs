@@ -110,11 +110,20 @@ fn route(kernel: &mut Netlink, address: IpAddr) -> io::Result<(u32, IpAddr)> {
 }
 
 /// A device.
-struct Link {
+pub(crate) struct Link {
     name: String,
     /// Its address; `None` where it is not of Ethernet.
-    mac: Option<Mac>,
-    mtu: usize,
+    pub(crate) mac: Option<Mac>,
+    /// Octets of its longest packet.
+    pub(crate) mtu: usize,
+}
+
+/// Looks at the device of this number.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn device(number: u32) -> io::Result<Link> {
+    link(&mut Netlink::open(NETLINK_ROUTE)?, number)
 }
 
 fn link(kernel: &mut Netlink, device: u32) -> io::Result<Link> {

@@ -24,7 +24,9 @@
 //! - [`whole`]: a file that is put whole in its place, held against others.
 //! - [`mapped`]: a file as memory, and memory in large pages; [`memory`]: what the kernel says of a socket's.
 //!
-//! Only Linux is supported. The modules with `unsafe` code are `mmsg`, `mapped` and `scheduling`.
+//! - [`xdp`]: queries taken from an interface as frames, past the network stack.
+//!
+//! Only Linux is supported. The modules with `unsafe` code are `mmsg`, `mapped`, `scheduling` and three of `xdp`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -58,6 +60,9 @@ pub mod thread;
 pub mod tls;
 pub mod udp;
 pub mod whole;
+// The kernel's memory for frames and its calls for programs: no crate wraps them without pointers.
+#[allow(unsafe_code)]
+pub mod xdp;
 
 // The batched calls take raw pointers, and no crate wraps them without preparing all headers for each call.
 #[allow(unsafe_code)]

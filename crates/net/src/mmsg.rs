@@ -6,14 +6,14 @@
 //! information, and the header of the reply points to the very same octets.
 
 pub(crate) mod client;
-mod failures;
+pub(crate) mod failures;
 mod together;
 
 use crate::sockaddr::{CONTROL_LEN, Control, NAME_LEN, Name};
 use crate::udp::UdpListener;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::thread;
@@ -59,7 +59,7 @@ pub struct Batch {
     /// Octets of room for one answer.
     answer_len: usize,
     /// Where datagrams without packet information have arrived.
-    bound_to: IpAddr,
+    bound_to: SocketAddr,
     /// Receive headers that the kernel has written to.
     used: usize,
     /// Datagrams of this round.
@@ -94,8 +94,8 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
     /// Who sent it.
     pub client: SocketAddr,
-    /// The address that was asked, from which the answer leaves.
-    pub local: IpAddr,
+    /// The address and port that were asked, from which the answer leaves.
+    pub server: SocketAddr,
     /// Whether the datagram was longer than [`DATAGRAM_MAX`] and its end is lost.
     pub truncated: bool,
 }
@@ -143,7 +143,7 @@ impl Batch {
             answer_vectors,
             answer_stride,
             answer_len,
-            bound_to: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+            bound_to: SocketAddr::from(([0, 0, 0, 0], 0)),
             used: 0,
             received: 0,
             answered: 0,
@@ -170,7 +170,7 @@ impl Batch {
     /// counted ([`UdpListener::receive_failures`]), and after each is a rest of up to [`RECEIVE_REST_MAX`]. An
     /// interruption by a signal is none.
     pub fn receive(&mut self, listener: &UdpListener) -> io::Result<usize> {
-        self.bound_to = listener.local_address().ip();
+        self.bound_to = listener.local_address();
         self.received = 0;
         self.answered = 0;
         while !listener.is_stopped() {
@@ -243,7 +243,10 @@ impl Batch {
                 bytes: &self.queries[i * stride(DATAGRAM_MAX)..]
                     [..(header.msg_len as usize).min(DATAGRAM_MAX)],
                 client,
-                local: self.controls[i].asked(control_octets).unwrap_or(self.bound_to),
+                server: SocketAddr::new(
+                    self.controls[i].asked(control_octets).unwrap_or(self.bound_to.ip()),
+                    self.bound_to.port(),
+                ),
                 truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             };
             let out = &mut self.answers[self.answered * self.answer_stride..][..self.answer_len];

@@ -190,6 +190,13 @@ impl UdpListener {
         self.address
     }
 
+    /// Whether what is sent to this address and port is received here.
+    pub fn is_at(&self, asked: SocketAddr) -> bool {
+        let (ip, asked_ip) = (self.address.ip(), asked.ip());
+        let is_one = ip == asked_ip || ip.is_unspecified() && ip.is_ipv4() == asked_ip.is_ipv4();
+        is_one && self.address.port() == asked.port()
+    }
+
     /// Whoever waits for a datagram here does so for this time at most, which is not zero.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ fn both_families_are_answered_from_the_address_asked() {
         client.send(b"who is there").expect("loopback sends");
         assert_eq!(batch.receive(&listener).expect("a datagram is there"), 1);
         batch.answer_each(|datagram, out| {
-            assert_eq!(datagram.local, asked.ip());
+            assert_eq!(datagram.server, asked);
             assert_eq!(datagram.client, client.local_addr().expect("a bound socket has an address"));
             assert_eq!(datagram.bytes, b"who is there");
             assert!(!datagram.truncated);
@@ -91,7 +91,7 @@ fn drops_in_a_batch_keep_answers_and_clients_together() {
                 seen += batch.receive(&listener).expect("datagrams are there");
                 batch.answer_each(|datagram, out| {
                     let &[_, i] = datagram.bytes else { panic!("{:?}", datagram.bytes) };
-                    assert_eq!(datagram.local, asked(usize::from(i)).ip());
+                    assert_eq!(datagram.server.ip(), asked(usize::from(i)).ip());
                     // Written also where nothing is sent: it must not reach anybody.
                     out[..3].copy_from_slice(&[round, i, 0xaa]);
                     // Lengths differ, so that one which is left from another answer would be seen.

@@ -32,8 +32,10 @@ pub use declared::METRICS;
 pub struct Metrics {
     /// The counters of the UDP workers, in the order of their numbers.
     pub udp: Vec<Arc<Counters>>,
-    /// Their sockets, in the same order, which they close when they end.
+    /// The sockets of the first of them, in the same order, which they close when they end.
     pub sockets: Vec<Weak<net::udp::UdpListener>>,
+    /// The queues of the others, in the same order.
+    pub queues: Vec<net::xdp::Watch>,
     /// What the TCP listeners counted.
     pub tcp: Vec<Tcp>,
     /// How long changes took, in microseconds.
@@ -228,6 +230,11 @@ impl Metrics {
                 of_it.map(|tcp| count(&tcp.queries).get()).sum()
             }
         }
+    }
+
+    /// The workers that have queues, by number.
+    fn queues(&self) -> impl Iterator<Item = (usize, &net::xdp::Watch)> {
+        self.queues.iter().enumerate().map(|(place, queue)| (self.sockets.len() + place, queue))
     }
 
     fn tcp_sum(&self, counter: fn(&net::tcp::Counters) -> &AtomicU64) -> u64 {

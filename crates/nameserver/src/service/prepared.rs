@@ -12,6 +12,7 @@ use net::privileges;
 use net::tcp::Limits;
 use net::tls::identity::Identity;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
+use net::xdp::{self, Attached, Queue};
 use tap::{Kinds, Writer};
 
 use super::{Options, StartError, signing};
@@ -27,7 +28,7 @@ use crate::http;
 use crate::publish::Published;
 use crate::rate_limit::RateLimit;
 use crate::transfer::{Transfers, refresher};
-use crate::worker::Worker;
+use crate::worker::{Source, Worker};
 
 /// Descriptors that are neither workers' sockets nor TCP connections that are kept, with room to spare: store, API, log,
 /// listeners, and connections that give way.
@@ -50,6 +51,8 @@ pub(super) struct BoundTls {
 /// All that serving takes, as far as it can be had before anything runs.
 pub(super) struct Prepared {
     pub(super) bound: Vec<Bound>,
+    /// The interfaces that queries are taken from as frames, and their queues.
+    pub(super) attached: Vec<(Attached, Vec<Queue>)>,
     /// For connections over TLS, with what their clients are shown.
     pub(super) bound_tls: Vec<BoundTls>,
     pub(super) api: tokio::net::TcpListener,
@@ -78,6 +81,9 @@ impl Prepared {
         if let Some(short) = net::udp::short_of(bound.iter().flat_map(|bound| &bound.udp), RECEIVE_BUFFER) {
             tracing::warn!("{short}");
         }
+        let answer_max = usize::from(options.settings.udp_payload_max.max(UDP_PLAIN_PAYLOAD));
+        let attached = attach(&options.xdp, &bound, answer_max)?;
+        let queues: usize = attached.iter().map(|(_, queues)| queues.len()).sum();
         let bound_tls = bind_tls(options.tls).map_err(StartError::Bind)?;
         let api = net::tcp::bind(options.api).map_err(StartError::Bind)?;
         let api = tokio::net::TcpListener::from_std(api).map_err(StartError::System)?;
@@ -90,7 +96,6 @@ impl Prepared {
         let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let mut contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
         let confirmed = std::mem::take(&mut contents.confirmed);
-        let answer_max = usize::from(options.settings.udp_payload_max.max(UDP_PLAIN_PAYLOAD));
         let mut book = Book::load(contents, seed, options.settings).map_err(StartError::Stored)?;
         if options.cookies {
             book.generation.secrets = Arc::new(Secrets::one(secret()?));
@@ -114,9 +119,10 @@ impl Prepared {
         book.choose_signing(signing(&options.signing_keys, clock)).map_err(StartError::Stored)?;
         let probes = Arc::new(options.probes);
         book.probes = probes.clone();
-        let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
+        let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len() + queues));
         let prepared = Prepared {
             bound,
+            attached,
             bound_tls,
             api,
             token: options.token,
@@ -140,15 +146,29 @@ impl Prepared {
     }
 
     /// The worker of this number, with a socket of its own.
-    pub(super) fn worker(&mut self, index: usize, listener: Arc<UdpListener>) -> Worker {
+    pub(super) fn socket_worker(&mut self, index: usize, listener: Arc<UdpListener>) -> Worker {
+        self.worker(index, Source::socket(listener.clone(), self.answer_max), vec![listener])
+    }
+
+    /// The worker of this number, with a queue of its own, beside the sockets of all addresses.
+    pub(super) fn queue_worker(
+        &mut self,
+        index: usize,
+        queue: Queue,
+        listeners: Vec<Arc<UdpListener>>,
+    ) -> Worker {
+        self.worker(index, Source::Queue(Box::new(queue)), listeners)
+    }
+
+    fn worker(&mut self, index: usize, source: Source, listeners: Vec<Arc<UdpListener>>) -> Worker {
         Worker {
             index,
             core: Some(self.cores[index % self.cores.len()]),
-            listener,
+            source,
+            listeners,
             answering: self.answering.clone(),
             ledger: self.ledger(),
             seed: self.seed.wrapping_add(index as u64 + 1),
-            answer_max: self.answer_max,
         }
     }
 
@@ -228,6 +248,23 @@ async fn open(name: &str) -> Result<store::Store, StartError> {
         tracing::warn!(from, to, %copy, "the store was an older program's: its tables are new, a copy is kept");
     }
     Ok(store)
+}
+
+/// Takes queries to the bound addresses from these interfaces as frames.
+fn attach(
+    interfaces: &[String],
+    bound: &[Bound],
+    answer_max: usize,
+) -> Result<Vec<(Attached, Vec<Queue>)>, StartError> {
+    let addresses: Vec<SocketAddr> = bound.iter().map(|bound| bound.address).collect();
+    let attach = |interface: &String| xdp::attach(interface, &addresses, answer_max);
+    let attached: Vec<_> =
+        interfaces.iter().map(attach).collect::<io::Result<_>>().map_err(StartError::Frames)?;
+    for (attached, queues) in &attached {
+        let (interface, mode, queues) = (attached.interface(), attached.mode().name(), queues.len());
+        tracing::info!(interface, mode, queues, "queries are taken from the interface as frames");
+    }
+    Ok(attached)
 }
 
 fn bind_tls(tls: Option<(Vec<SocketAddr>, Arc<Identity>)>) -> io::Result<Vec<BoundTls>> {

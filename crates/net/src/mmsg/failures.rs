@@ -15,7 +15,7 @@ pub const RECEIVE_TOLD: Duration = Duration::from_secs(60);
 
 /// Failures to receive, of one receiver.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+pub(crate) struct Failures {
     in_a_row: u32,
     told: Option<Instant>,
 }
@@ -23,19 +23,19 @@ pub(super) struct Failures {
 impl Failures {
     /// It was received again.
     #[inline]
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.in_a_row = 0;
     }
 
     /// How long to rest after one more.
-    pub(super) fn rest(&mut self) -> Duration {
+    pub(crate) fn rest(&mut self) -> Duration {
         let doubled = 2u32.saturating_pow(self.in_a_row);
         self.in_a_row = self.in_a_row.saturating_add(1);
         REST_MIN.saturating_mul(doubled).min(RECEIVE_REST_MAX)
     }
 
     /// Whether the receiver is to be told now: of the first, and then of one in [`RECEIVE_TOLD`].
-    pub(super) fn is_told(&mut self, now: Instant) -> bool {
+    pub(crate) fn is_told(&mut self, now: Instant) -> bool {
         let is_due = self.told.is_none_or(|told| now.saturating_duration_since(told) >= RECEIVE_TOLD);
         if is_due {
             self.told = Some(now);

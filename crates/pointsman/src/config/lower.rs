@@ -54,6 +54,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     protocol(&spec, faults);
     let (rate_limit, tap, external) =
         (rate_limit(&spec), dnstap::lower(&spec.dnstap, spec.nsid.as_ref(), faults), external(&spec));
+    frames(&spec, faults);
     secondaries(&spec, faults);
     primaries(&spec, faults);
     updaters(&spec, faults);
@@ -77,6 +78,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         api: given(spec.api),
         token: None,
         store: store(&given_placed(spec.store)),
+        xdp: spec.xdp.into_iter().map(|placed| placed.value).collect(),
         workers: spec.workers.map(|placed| count(placed.value)),
         settings: Settings {
             minimal_responses: given(spec.minimal_responses),
@@ -187,6 +189,22 @@ fn collide(one: SocketAddr, other: SocketAddr) -> bool {
     let is_same = one.ip() == other.ip() && interface(one) == interface(other);
     let meet = is_same || one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() != 0 && one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && meet
+}
+
+/// Finds what cannot be told by a frame's addresses.
+fn frames(spec: &Spec, faults: &mut Faults) {
+    for (index, Placed { value, place }) in spec.xdp.iter().enumerate() {
+        if spec.xdp[..index].iter().any(|before| before.value == *value) {
+            faults.push(place.fault(format!("xdp has {value:?} twice"), "each interface once"));
+        }
+    }
+    if spec.xdp.is_empty() {
+        return;
+    }
+    for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.ip().is_unspecified()) {
+        let what = format!("listen has {value}, which stands for all addresses, beside xdp");
+        faults.push(place.fault(what, "the addresses that xdp is to take queries to, one by one"));
+    }
 }
 
 fn secondaries(spec: &Spec, faults: &mut Faults) {

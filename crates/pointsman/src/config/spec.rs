@@ -79,6 +79,7 @@ pub(crate) struct Spec {
     pub(crate) store: Option<Placed<String>>,
     pub(crate) user: Option<Placed<String>>,
     pub(crate) workers: Option<Placed<u64>>,
+    pub(crate) xdp: Vec<Placed<String>>,
     pub(crate) zone: Vec<Placed<PathBuf>>,
     pub(crate) policy: Vec<Placed<PathBuf>>,
     pub(crate) partition: Vec<PartitionSpec>,

@@ -135,6 +135,7 @@ impl Demo {
             api,
             token: None,
             store: format!("sqlite:{}", folder.path().join("demo.db").display()),
+            xdp: Vec::new(),
             workers: Some(self.workers.into()),
             settings: Settings::default(),
             cookies: true,

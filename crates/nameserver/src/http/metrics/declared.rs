@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::ProbeVerdict;
+use net::xdp::Dropped;
 use web::metrics::Kind;
 
 use super::{Cause, Metric, Read as _, TRANSPORTS};
@@ -361,6 +362,9 @@ pub const METRICS: &[Metric] = &[
                     samples.push([number.to_string()], dropped.into());
                 }
             }
+            for (number, queue) in source.metrics.queues() {
+                samples.push([number.to_string()], queue.dropped().overrun);
+            }
         },
     },
     Metric {
@@ -373,6 +377,25 @@ pub const METRICS: &[Metric] = &[
             for (number, socket) in source.metrics.sockets.iter().enumerate() {
                 if let Some(socket) = socket.upgrade() {
                     samples.push([number.to_string()], socket.receive_failures());
+                }
+            }
+            for (number, queue) in source.metrics.queues() {
+                samples.push([number.to_string()], queue.receive_failures());
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_worker_frames_dropped_total",
+        help: "Frames from an interface that were dropped, by worker and cause: malformed (no whole datagram), checksum, \
+               source (nothing can be sent there).",
+        kind: Kind::Counter,
+        unit: "frames",
+        labels: &["worker", "cause"],
+        read: |source, samples| {
+            for (number, queue) in source.metrics.queues() {
+                let Dropped { malformed, checksum, source, .. } = queue.dropped();
+                for (cause, count) in [("malformed", malformed), ("checksum", checksum), ("source", source)] {
+                    samples.push([number.to_string(), cause.to_string()], count);
                 }
             }
         },

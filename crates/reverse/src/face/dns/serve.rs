@@ -210,7 +210,7 @@ impl Waits {
     /// Answers when it is known, or when it has waited long enough; false where too many wait.
     fn answer_later(self: &Arc<Self>, datagram: &Datagram<'_>, address: IpAddr, clock: Clock) -> bool {
         let Ok(place) = self.places.clone().try_acquire_owned() else { return false };
-        let Datagram { bytes, client, local, .. } = *datagram;
+        let Datagram { bytes, client, server, .. } = *datagram;
         let (waits, message) = (self.clone(), bytes.to_vec());
         self.runtime.spawn(async move {
             let front = &waits.front;
@@ -228,7 +228,7 @@ impl Waits {
                     Reply::Send(length) | Reply::NotYet(length, _) => {
                         // From the address that was asked, as those of the batch.
                         let mut outgoing = Outgoing::new();
-                        outgoing.push(&out[..length], Some(client), Some(local));
+                        outgoing.push(&out[..length], Some(client), Some(server.ip()));
                         outgoing.send(&waits.socket, |_| {});
                         break;
                     }
