@@ -56,6 +56,9 @@ const ARMS: &[Arm] = &[
     Arm { name: "static", server: Server::Pointsman, asked: zone::STATIC, updates: false },
     Arm { name: "steered", server: Server::Pointsman, asked: zone::STEERED, updates: false },
     Arm { name: "updated", server: Server::Pointsman, asked: zone::STEERED, updates: true },
+    Arm { name: "static-xdp", server: Server::PointsmanXdp, asked: zone::STATIC, updates: false },
+    Arm { name: "steered-xdp", server: Server::PointsmanXdp, asked: zone::STEERED, updates: false },
+    Arm { name: "knot-xdp", server: Server::KnotXdp, asked: zone::STATIC, updates: false },
     Arm { name: "knot", server: Server::Knot, asked: zone::STATIC, updates: false },
     Arm { name: "knot-geoip", server: Server::KnotGeoip, asked: zone::STEERED, updates: false },
     Arm { name: "nsd", server: Server::Nsd, asked: zone::STATIC, updates: false },
@@ -159,18 +162,21 @@ fn rounds(options: &Options, place: &Place, arms: &[&Arm]) -> Result<BTreeMap<&'
 }
 
 fn measure(options: &Options, place: &Place, arm: &Arm, rounds: &mut Rounds) -> Result<Found> {
+    place.receive_by_thread(arm.server.takes_frames())?;
     let running = arm.server.start(place)?;
     let source = Source::new(place, arm.asked)?;
     source.udp(CPU_RATE, WARM_SECONDS)?;
+    // What the kernel does with frames is no process's time.
+    let spent = || if arm.server.takes_frames() { place.core_time() } else { running.group.cpu() };
     let done = AtomicBool::new(false);
     let (found, updates) = thread::scope(|scope| {
         let updating = arm.updates.then(|| scope.spawn(|| updates::steadily(&done)));
         let measured = (|| {
             let seconds =
                 if options.quick { CPU_SECONDS_QUICK } else { CPU_SECONDS.div_ceil(options.rounds as u64) };
-            let before = running.group.cpu()?;
+            let before = spent()?;
             let seen = source.udp(CPU_RATE, seconds)?;
-            rounds.cpu += running.group.cpu()?.saturating_sub(before);
+            rounds.cpu += spent()?.saturating_sub(before);
             rounds.answers += seen.answered;
             Plan::new(options.quick).search(&source)
         })();
@@ -219,8 +225,8 @@ fn arms_of(report: &mut Report, arms: &[&Arm], found: &BTreeMap<&'static str, Ro
     });
     let lossless = |name| of(name, |rounds| &rounds.lossless);
     let cpu = |name| found.get(name).and_then(Rounds::cpu_an_answer);
-    let peers = ARMS.iter().filter(|arm| arm.server != Server::Pointsman);
-    let best = peers.filter_map(|arm| lossless(arm.name)).reduce(f64::max);
+    let sockets = ARMS.iter().filter(|arm| !arm.server.is_ours() && !arm.server.takes_frames());
+    let best = sockets.filter_map(|arm| lossless(arm.name)).reduce(f64::max);
     report.must(
         "steered: lossless rate over the best peer's",
         Limit::AtLeast(0.97),
@@ -230,6 +236,21 @@ fn arms_of(report: &mut Report, arms: &[&Arm], found: &BTreeMap<&'static str, Ro
         "steered: CPU an answer over gdnsd's (weighted)",
         Limit::AtMost(1.05),
         ratio(cpu("steered"), cpu("gdnsd-weighted")),
+    );
+    report.must(
+        "frames: lossless rate over Knot's frames",
+        Limit::AtLeast(1.0),
+        ratio(lossless("static-xdp"), lossless("knot-xdp")),
+    );
+    report.must(
+        "frames: CPU an answer over Knot's frames",
+        Limit::AtMost(1.0),
+        ratio(cpu("static-xdp"), cpu("knot-xdp")),
+    );
+    report.must(
+        "frames: lossless rate over our sockets",
+        Limit::AtLeast(1.5),
+        ratio(lossless("static-xdp"), lossless("static")),
     );
     report.must(
         "100 updates/s: lossless rate over none",

@@ -9,6 +9,7 @@ use etherparse::PacketBuilder;
 use nix::sys::signal::Signal;
 
 use tests::folder::Folder;
+use tests::guide;
 use tests::namespace::{self, Other, ip};
 use tests::program::{self, Ended, Program};
 use tests::query::{ANSWER_WAIT, Answer, Question};
@@ -208,6 +209,40 @@ fn frames_that_are_dropped_are_counted() {
 }
 
 #[test]
+fn the_guide_s_configuration_takes_frames_with_the_rights_that_it_names() {
+    namespace::alone(|| {
+        let addresses = "address add 192.0.2.53/24 dev eth0\naddress add 2001:db8::53/64 dev eth0 nodad";
+        let renamed = "link set near down\nlink set near name eth0\nlink set eth0 up";
+        let other = Other::joined(
+            &format!("{renamed}\n{addresses}"),
+            "address add 192.0.2.1/24 dev far\naddress add 2001:db8::1/64 dev far nodad",
+        );
+        let (folder, text) = (Folder::new(), guide::read("take-queries-as-frames.md"));
+        let (_, config) = guide::blocks(&text)
+            .into_iter()
+            .find(|(kind, _)| *kind == "file frames.toml")
+            .expect("it is there");
+        folder.write("example.com.zone", ZONE);
+        let config = folder.write("frames.toml", config);
+        let rights = ["net_admin", "net_raw", "bpf"];
+        assert!(rights.iter().all(|right| text.contains(&format!("CAP_{}", right.to_uppercase()))));
+        // Port 53, which the unit has; the right that stands for LimitMEMLOCK, which not everybody may raise.
+        let kept = format!("-all,+{},+net_bind_service,+ipc_lock", rights.join(",+"));
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", &kept]).arg(program::path());
+        let listen = ["--listen", "192.0.2.53:53", "--listen", "[2001:db8::53]:53"];
+        let server = Serving::under(command, &folder, &[&["--config", &config], &listen[..]].concat());
+        for address in server.listening.clone() {
+            let answer = other.run(move || Question::new("www.example.com", "A").udp(address));
+            assert_eq!(answer.data(), ["192.0.2.1"]);
+        }
+        let workers = server.listening.len() * net::thread::cores().expect("Linux tells").len();
+        assert_eq!(counted(&server, "pointsman_worker_queries_total", workers), 2);
+        assert_eq!(server.stop().status.code(), Some(0));
+    });
+}
+
+#[test]
 fn who_is_killed_leaves_the_interface_as_it_was() {
     namespace::alone(|| {
         let other = Other::joined(NEAR, FAR);
@@ -279,6 +314,10 @@ fn where_frames_cannot_be_taken_it_says_so_and_how_to_go_on() {
             "{}",
             ended.stderr
         );
+        let mut command = Command::new("prlimit");
+        command.args(["--memlock=65536", "setpriv", "--bounding-set", "-ipc_lock"]).arg(program::path());
+        let ended = try_to(command, &[&first[..], &["--xdp", "near"]].concat());
+        assert!(ended.stderr.contains("`ulimit -l` (LimitMEMLOCK)"), "{}", ended.stderr);
         let server = serve(&folder, &["--xdp", "near"]);
         let second = ["--listen", "10.99.0.3:5300", "--xdp", "near"];
         let ended = try_to(Command::new(program::path()), &second);

@@ -10,11 +10,13 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 pub(crate) use experiments::serving::{SENDER_CORE as SOURCE_CORE, SERVER_CORE};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{SysconfVar, sysconf};
 
 use crate::machine;
 
@@ -190,11 +192,41 @@ impl Place {
             Reception::Own => 1 << SERVER_CORE,
             Reception::Exchanged => 0,
         };
-        let step = format!("echo {mask:x} > /sys/class/net/vs/queues/rx-0/rps_cpus");
-        let status = Command::new("ip").args(["netns", "exec", "server", "sh", "-c", &step]).status();
+        self.set("queues/rx-0/rps_cpus", &format!("{mask:x}"))
+    }
+
+    /// Has a thread of the kernel receive for who takes frames, from now on, or not. Otherwise that is done where it was sent,
+    /// by the source's core. `cargo xtask bench` keeps it on the server's.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it.
+    pub(crate) fn receive_by_thread(&self, does: bool) -> Result<()> {
+        self.set("threaded", if does { "1" } else { "0" })
+    }
+
+    /// Processor time of the server's core so far, whoever had it, to the kernel's tick (10 ms).
+    ///
+    /// # Errors
+    /// Where /proc cannot be read.
+    pub(crate) fn core_time(&self) -> Result<Duration> {
+        let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
+        let label = format!("cpu{SERVER_CORE} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&label)).context("/proc/stat")?;
+        let ticks: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
+        // User, nice, system, then idle and waiting, which are no work, and interrupts of both kinds.
+        let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|at| ticks.get(*at)).sum();
+        let tick = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+        Ok(Duration::from_secs_f64(busy as f64 / tick as f64))
+    }
+
+    /// Writes to a setting of the server's device.
+    fn set(&self, setting: &str, value: &str) -> Result<()> {
+        let step = format!("echo {value} > /sys/class/net/{}/{setting}", Side::Server.device());
+        let status =
+            Command::new("ip").args(["netns", "exec", Side::Server.name(), "sh", "-c", &step]).status();
         let status = status.context("ip")?;
         if !status.success() {
-            bail!("the core that receives could not be chosen ({status}); see above");
+            bail!("{setting} of the server's device cannot be {value} ({status}); see above");
         }
         Ok(())
     }

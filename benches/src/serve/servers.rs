@@ -1,6 +1,7 @@
 //! The servers, each configured for one core and to serve the same zone.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -29,7 +30,11 @@ pub(crate) const API: &str = "127.0.0.1:8053";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     Pointsman,
+    /// Ours, with queries taken from the interface as frames.
+    PointsmanXdp,
     Knot,
+    /// Knot, which does the same.
+    KnotXdp,
     KnotGeoip,
     Nsd,
     Gdnsd,
@@ -49,7 +54,9 @@ impl Server {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Server::Pointsman => "pointsman",
+            Server::PointsmanXdp => "pointsman-xdp",
             Server::Knot => "knot",
+            Server::KnotXdp => "knot-xdp",
             Server::KnotGeoip => "knot-geoip",
             Server::Nsd => "nsd",
             Server::Gdnsd => "gdnsd",
@@ -60,12 +67,22 @@ impl Server {
     /// What it says of its version.
     pub(crate) fn version(self) -> String {
         match self {
-            Server::Pointsman => machine::said(&program(), &["--version"]),
-            Server::Knot | Server::KnotGeoip => machine::said("knotd", &["--version"]),
+            Server::Pointsman | Server::PointsmanXdp => machine::said(&program(), &["--version"]),
+            Server::Knot | Server::KnotXdp | Server::KnotGeoip => machine::said("knotd", &["--version"]),
             Server::Nsd => machine::said("nsd", &["-v"]),
             Server::Gdnsd => machine::said("gdnsd", &["version"]),
             Server::Pdns => machine::said("pdns_server", &["--version"]),
         }
+    }
+
+    /// Whether it is ours.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Server::Pointsman | Server::PointsmanXdp)
+    }
+
+    /// Whether it takes queries from the interface as frames.
+    pub(crate) fn takes_frames(self) -> bool {
+        matches!(self, Server::PointsmanXdp | Server::KnotXdp)
     }
 
     /// Starts it in a new folder, and returns when it answers.
@@ -75,8 +92,10 @@ impl Server {
     pub(crate) fn start(self, place: &Place) -> Result<Running> {
         let room = place.room(self.name())?;
         let mut command = match self {
-            Server::Pointsman => pointsman(&room)?,
+            Server::Pointsman => pointsman(&room, "")?,
+            Server::PointsmanXdp => pointsman(&room, &format!("xdp = [\"{}\"]\n", Side::Server.device()))?,
             Server::Knot => knot(&room, zone::MASTER, "")?,
+            Server::KnotXdp => knot_xdp(&room)?,
             Server::KnotGeoip => knot_geoip(&room)?,
             Server::Nsd => nsd_with(&room, "  server-count: 1\n  tcp-count: 1000\n")?,
             Server::Gdnsd => gdnsd(&room)?,
@@ -126,13 +145,13 @@ pub(crate) fn program() -> String {
     machine::root().join("target/release/pointsman").display().to_string()
 }
 
-/// Ours, with the countries' prefixes as partition and the steered name's policy.
-fn pointsman(room: &Path) -> Result<Command> {
+/// Ours, with the countries' prefixes as partition, the steered name's policy, and further keys.
+fn pointsman(room: &Path, keys: &str) -> Result<Command> {
     write(room, "example.com.zone", zone::MASTER)?;
     write(room, "countries.csv", &steering::partition(&data::countries()?))?;
     write(room, "cdn.json", &zone::policy(zone::STEERED, 0))?;
-    let imports = "zone = [\"example.com.zone\"]\npolicy = [\"cdn.json\"]\n";
-    pointsman_with(room, imports, "[[partition]]\ncsv = \"countries.csv\"\n")
+    let keys = format!("zone = [\"example.com.zone\"]\npolicy = [\"cdn.json\"]\n{keys}");
+    pointsman_with(room, &keys, "[[partition]]\ncsv = \"countries.csv\"\n")
 }
 
 /// Ours, with these lines of configuration; its store is in `room`, and stays there.
@@ -169,6 +188,13 @@ pub(crate) fn knot(room: &Path, master: &str, modules: &str) -> Result<Command> 
     write(room, "knot.conf", &config)?;
     let mut command = Side::Server.command("knotd");
     command.arg("-c").arg(room.join("knot.conf"));
+    Ok(command)
+}
+
+fn knot_xdp(room: &Path) -> Result<Command> {
+    let command = knot(room, zone::MASTER, "")?;
+    let mut config = OpenOptions::new().append(true).open(room.join("knot.conf")).context("knot.conf")?;
+    writeln!(config, "xdp:\n    listen: {}@53", Side::Server.device()).context("knot.conf")?;
     Ok(command)
 }
 

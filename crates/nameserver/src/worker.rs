@@ -128,7 +128,7 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
     use std::os::fd::AsFd as _;
     use std::time::Duration;
 

@@ -498,7 +498,7 @@ mod tests {
         for kept in [0..4, 0..2, 2..4, 1..3] {
             let ours = &ours[kept];
             let Some(program) = dropping(&addresses(ours)) else { return };
-            for server in [&ours[..], &others[..]].concat() {
+            for server in [ours, &others].concat() {
                 let client = if server.starts_with('[') { "[2001:db8::1]:1234" } else { "192.0.2.1:1234" };
                 let whole = frame(client, server);
                 assert_eq!(takes(&program, &whole), ours.contains(&server), "{server} {ours:?}");

@@ -358,6 +358,9 @@ fn cause(error: xdp::error::SocketError) -> io::Error {
 
     let (what, cause) = match error {
         SocketError::SocketCreation(cause) => ("make a socket for frames", cause),
+        SocketError::SetSockOpt { inner, .. } if inner.raw_os_error() == Some(libc::ENOBUFS) => {
+            ("give the socket 8 MiB, more than `ulimit -l` (LimitMEMLOCK) allows", inner)
+        }
         SocketError::SetSockOpt { inner, .. } => ("give the socket its memory", inner),
         SocketError::GetSockOpt { inner, .. } => ("ask for the rings", inner),
         SocketError::RingMap { inner, .. } => ("map the rings", inner),

@@ -106,7 +106,7 @@ speed = 9
         &[
             "/etc/p.toml:2:11: listen is \"127.0.0.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
-            "/etc/p.toml:3:3: unknown key lisen; expected version, listen, tls_listen, tls_certificate, tls_key, api, token_file, store, user, workers, zone, \
+            "/etc/p.toml:3:3: unknown key lisen; expected version, listen, tls_listen, tls_certificate, tls_key, api, token_file, store, user, workers, xdp, zone, \
              policy, tsig_keys, signing_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
              log_level, tcp, rate_limit, external, dnstap, secondary, primary, updater, view, probe, partition, reverse or balance",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",

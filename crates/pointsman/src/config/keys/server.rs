@@ -119,12 +119,12 @@ pub(crate) const SERVER: Section<Spec> = Section {
         Key {
             name: "xdp",
             flag: Some("xdp"),
-            kind: Kind::Texts(|s| &mut s.xdp, "the name of a network interface, such as eth0"),
+            kind: Kind::Texts(|s| &mut s.xdp, "names of network interfaces, such as eth0"),
             default: Default::Absent { means: "all queries come over sockets", example: "[\"eth0\"]" },
             about: "Network interfaces from which UDP queries are taken as frames, past the kernel's network stack (AF_XDP).",
-            consequence: "An answer then costs half as much, or less. Addresses in `listen` must be single ones. Firewall and \
-                captures of this machine do not see these queries; answers go back the way that they came. It takes root, or \
-                the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF; a guide tells more.",
+            consequence: "An answer then costs much less. Addresses in `listen` must be single ones; sockets stay for what is \
+                no such frame. Firewall and captures of this machine do not see these queries, and answers go back the way \
+                that they came. It takes root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF: see docs/guides/take-queries-as-frames.md.",
         },
         Key {
             name: "zone",
