@@ -10,7 +10,7 @@ use crate::checkout::Checkout;
 
 /// The most crates in the program's tree, our own included; each costs build time and an audit. 230, and 13 that come
 /// with the reader of BGP tables (bgpkit-parser): formats with a well-kept library are not ours to read; 12 for stores in
-/// PostgreSQL and MariaDB, with TLS (sqlx); one for clients over TLS (tokio-rustls); two for clients over QUIC (quinn, quinn-udp); and
+/// PostgreSQL and MariaDB, with TLS (sqlx); one for clients over TLS (tokio-rustls); two for clients over QUIC (quinn, quinn-udp);
 /// one that `domain` holds private keys in (secrecy); one with the memory and rings of sockets for frames (xdp); and `tap`, which
 /// two of our programs share.
 const CRATES_MAX: usize = 261;
