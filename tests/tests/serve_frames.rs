@@ -109,6 +109,23 @@ fn frames_are_answered_as_datagrams_are() {
 }
 
 #[test]
+fn where_a_driver_runs_no_program_it_stands_behind_the_driver() {
+    namespace::alone(|| {
+        let above = "link add link near name above type macvlan mode bridge\nlink set above up\n";
+        let other = Other::joined(&[above, &NEAR.replace("dev near", "dev above")].concat(), FAR);
+        let folder = Folder::new();
+        let mut server = serve(&folder, &["--xdp", "above"]);
+        let line = server.program.has_said("queries are taken from the interface");
+        assert!(line.contains("mode=\"generic\""), "{line}");
+        // Over IPv4 the device below says that it has the address, too.
+        let answers = asked(&other, server.listening[1]).len() as u64;
+        let queries = [0, 1, 2].map(|worker| counted(&server, "pointsman_worker_queries_total", worker));
+        assert_eq!(queries, [0, 0, answers]);
+        assert_eq!(server.stop().status.code(), Some(0));
+    });
+}
+
+#[test]
 fn what_is_no_such_query_goes_to_the_sockets() {
     namespace::alone(|| {
         let other = Other::joined(NEAR, FAR);
@@ -204,7 +221,7 @@ fn frames_that_are_dropped_are_counted() {
                 format!("pointsman_worker_frames_dropped_total{{worker=\"2\",cause=\"{cause}\"}} {count}\n");
             assert!(metrics.contains(&line), "no {line} in {metrics}");
         }
-        assert_eq!(counted(&server, "pointsman_queries_total", 2), 0);
+        assert_eq!(counted(&server, "pointsman_worker_queries_total", 2), 2, "the whole ones");
     });
 }
 

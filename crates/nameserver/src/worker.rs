@@ -54,18 +54,19 @@ impl Worker {
             seat.park();
             match source.receive() {
                 Ok(0) => return,
-                Ok(received) => {
-                    ledger.counters.batches.add(1);
-                    ledger.counters.queries.add(received as u64);
-                }
+                Ok(_) => ledger.counters.batches.add(1),
                 Err(cause) => {
-                    tracing::error!(worker = index, %cause, "receiving fails; it is tried again");
+                    let failures = source.receive_failures();
+                    tracing::error!(worker = index, failures, %cause, "receiving fails; it is tried again");
                     continue;
                 }
             }
             let generation = seat.wake();
             let now = answering.clock.now();
+            // Not all that is received holds a message.
+            let mut messages = 0;
             source.answer_each(|Datagram { bytes, client, server, .. }, out| {
+                messages += 1;
                 let received = Received {
                     query: bytes,
                     client,
@@ -88,6 +89,7 @@ impl Worker {
                 }
             });
             drop(generation);
+            ledger.counters.queries.add(messages);
             let sent = source.send();
             ledger.counters.send_failed.add(sent.failed as u64);
         }
@@ -115,6 +117,13 @@ impl Source {
         match self {
             Source::Socket(_, batch) => batch.answer_each(answer),
             Source::Queue(queue) => queue.answer_each(answer),
+        }
+    }
+
+    fn receive_failures(&self) -> u64 {
+        match self {
+            Source::Socket(listener, _) => listener.receive_failures(),
+            Source::Queue(queue) => queue.watch().receive_failures(),
         }
     }
 

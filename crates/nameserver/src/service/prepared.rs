@@ -263,6 +263,12 @@ fn attach(
     for (attached, queues) in &attached {
         let (interface, mode, queues) = (attached.interface(), attached.mode().name(), queues.len());
         tracing::info!(interface, mode, queues, "queries are taken from the interface as frames");
+        if attached.mode() == xdp::Mode::Generic {
+            tracing::warn!(
+                interface,
+                "frames are taken behind the interface's driver, which may be slower than sockets"
+            );
+        }
     }
     Ok(attached)
 }

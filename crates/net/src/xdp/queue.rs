@@ -87,7 +87,7 @@ struct Shared {
     counters: Counters,
 }
 
-/// What is counted of a queue, beside its queries: frames that are dropped, by cause.
+/// What is counted of a queue: frames that are dropped, by cause, and waits that fail.
 #[derive(Debug, Default)]
 struct Counters {
     malformed: Count,
