@@ -162,8 +162,11 @@ fn rounds(options: &Options, place: &Place, arms: &[&Arm]) -> Result<BTreeMap<&'
 }
 
 fn measure(options: &Options, place: &Place, arm: &Arm, rounds: &mut Rounds) -> Result<Found> {
-    place.receive_by_thread(arm.server.takes_frames())?;
+    place.free_frames()?;
     let running = arm.server.start(place)?;
+    if arm.server.takes_frames() {
+        place.receive_by_thread()?;
+    }
     let source = Source::new(place, arm.asked)?;
     source.udp(CPU_RATE, WARM_SECONDS)?;
     // What the kernel does with frames is no process's time.

@@ -195,13 +195,27 @@ impl Place {
         self.set("queues/rx-0/rps_cpus", &format!("{mask:x}"))
     }
 
-    /// Has a thread of the kernel receive for who takes frames, from now on, or not. Otherwise that is done where it was sent,
-    /// by the source's core. `cargo xtask bench` keeps it on the server's.
+    /// Takes away the program that a server has left in the way of frames when it was killed.
     ///
     /// # Errors
     /// Where the kernel refuses it.
-    pub(crate) fn receive_by_thread(&self, does: bool) -> Result<()> {
-        self.set("threaded", if does { "1" } else { "0" })
+    pub(crate) fn free_frames(&self) -> Result<()> {
+        let mut command = Command::new("ip");
+        command.args(["-n", Side::Server.name(), "link", "set", Side::Server.device(), "xdp", "off"]);
+        let status = command.status().context("ip")?;
+        if !status.success() {
+            bail!("the program in the way of frames could not be taken away ({status}); see above");
+        }
+        Ok(())
+    }
+
+    /// Has a thread of the kernel receive for who takes frames now. Otherwise that is done where it was sent, by the source's
+    /// core. `cargo xtask bench` keeps it on the server's.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it: nobody takes frames.
+    pub(crate) fn receive_by_thread(&self) -> Result<()> {
+        self.set("threaded", "1")
     }
 
     /// Processor time of the server's core so far, whoever had it, to the kernel's tick (10 ms).

@@ -71,12 +71,13 @@ pub fn attach(
     attach_to(interface, addresses, answer_len).map_err(|cause| {
         let hint = match cause.kind() {
             io::ErrorKind::PermissionDenied => {
-                "; it takes root, or the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"
+                "; it takes root, or the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF".to_owned()
             }
-            io::ErrorKind::ResourceBusy => {
-                "; another program is there, or another server has the queue: `ip link show` names it"
-            }
-            _ => "",
+            io::ErrorKind::ResourceBusy => format!(
+                "; another program is there, which `ip link show {interface}` names, or was left there, which `ip link set \
+                 {interface} xdp off` takes away"
+            ),
+            _ => String::new(),
         };
         io::Error::new(cause.kind(), format!("take frames of interface {interface}: {cause}{hint}"))
     })
