@@ -10,13 +10,11 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 pub(crate) use experiments::serving::{SENDER_CORE as SOURCE_CORE, SERVER_CORE};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::{SysconfVar, sysconf};
 
 use crate::machine;
 
@@ -216,21 +214,6 @@ impl Place {
     /// Where the kernel refuses it: nobody takes frames.
     pub(crate) fn receive_by_thread(&self) -> Result<()> {
         self.set("threaded", "1")
-    }
-
-    /// Processor time of the server's core so far, whoever had it, to the kernel's tick (10 ms).
-    ///
-    /// # Errors
-    /// Where /proc cannot be read.
-    pub(crate) fn core_time(&self) -> Result<Duration> {
-        let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
-        let label = format!("cpu{SERVER_CORE} ");
-        let line = text.lines().find_map(|line| line.strip_prefix(&label)).context("/proc/stat")?;
-        let ticks: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
-        // User, nice, system, then idle and waiting, which are no work, and interrupts of both kinds.
-        let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|at| ticks.get(*at)).sum();
-        let tick = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
-        Ok(Duration::from_secs_f64(busy as f64 / tick as f64))
     }
 
     /// Writes to a setting of the server's device.
