@@ -175,7 +175,7 @@ fn measure(options: &Options, place: &Place, arm: &Arm, rounds: &mut Rounds) -> 
         let measured = (|| {
             let seconds =
                 if options.quick { CPU_SECONDS_QUICK } else { CPU_SECONDS.div_ceil(options.rounds as u64) };
-            // Of frames the kernel's thread does the half, whose time is nobody's to read here.
+            // Of what frames cost, a part is that of the kernel's thread, which cannot be read from here.
             if !arm.server.takes_frames() {
                 let before = running.group.cpu()?;
                 let seen = source.udp(CPU_RATE, seconds)?;

@@ -60,8 +60,6 @@ pub mod thread;
 pub mod tls;
 pub mod udp;
 pub mod whole;
-// The kernel's memory for frames and its calls for programs: no crate wraps them without pointers.
-#[allow(unsafe_code)]
 pub mod xdp;
 
 // The batched calls take raw pointers, and no crate wraps them without preparing all headers for each call.

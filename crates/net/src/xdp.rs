@@ -14,8 +14,14 @@
 //! firewall or a capture in the stack would see, it does not see of these.
 
 pub mod frame;
+// A call for which no crate has a face.
+#[allow(unsafe_code)]
 mod interface;
+// Calls for programs, which crates make only with a reader of object files.
+#[allow(unsafe_code)]
 mod program;
+// The crate for frames leaves it to us that none outlives the memory that it is in.
+#[allow(unsafe_code)]
 mod queue;
 
 use std::io;
